@@ -20,8 +20,7 @@ import numpy as np
 
 from railyard.face import api
 from railyard.face.verbs.init import template
-from railyard.face.web.views import floor, load
-from railyard.face.web.views.packed import packed
+from railyard.face.web.views import floor, packed
 from railyard.graph import Record
 from railyard.graph.parquet import read_record, write_record
 from railyard.graph.strips import Strips, strips_of
@@ -54,8 +53,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         kept = loaded(Path(folder), given.accelerators)
         for name, view, more in (
-            ("load over time", load.windows, {}),
-            ("load of a window's cables", load.cables, {"first": 0, "count": 1}),
+            ("load over time", floor.windows, {}),
+            ("load of a window's cables", floor.cables_over_time, {"first": 0, "count": 1}),
         ):
             show(f"{name}, opened", 3, lambda view=view, more=more: forgotten(view, {**kept, **more}))
             show(f"{name}, again", 5, lambda view=view, more=more: view({**kept, **more}))
@@ -101,7 +100,7 @@ def loaded(folder: Path, accelerators: int) -> dict[str, Any]:
     written = (run / "scenario.yaml").read_text()
     (run / "scenario.yaml").write_text(written.replace("accelerators: 16\n", f"accelerators: {accelerators}\n"))
     question = {"folder": str(run), "variant": 0, "person": str(folder)}
-    cluster = floor.plan_of_run(question).cluster
+    cluster = floor._of_run(question)[0].cluster
     windows, links = windows_of(cluster), len(cluster.links)
     record = read_record(run / "timeline.parquet")
     end_ps = int(record.end_ps.max())
@@ -116,7 +115,7 @@ def loaded(folder: Path, accelerators: int) -> dict[str, Any]:
 
 def forgotten(view: Callable[[dict[str, Any]], bytes], question: dict[str, Any]) -> bytes:
     floor._built.cache_clear()
-    load._read.cache_clear()
+    floor._read_windows.cache_clear()
     return view(question)
 
 

@@ -32,7 +32,10 @@ if TYPE_CHECKING:
 router = APIRouter(tags=["views"])
 
 _COLUMNS: dict[int | str, dict[str, Any]] = {
-    200: {"content": {"application/octet-stream": {}}, "description": "Columns, see `railyard.face.web.views.packed`."}
+    200: {
+        "content": {"application/octet-stream": {}},
+        "description": "Columns, see `railyard.face.web.views`.",
+    }
 }
 
 _TIMELINE = "timeline.parquet"
