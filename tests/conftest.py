@@ -31,6 +31,19 @@ def pytest_collection_modifyitems(config, items):
             function._hypothesis_internal_use_settings = settings(drawn, max_examples=fewer)
 
 
+@pytest.fixture
+def cli(capsys):
+    """Runs a command in this process: its exit code, what it printed, and its words."""
+    from railyard.face.cli import guard
+
+    def call(*words: str):
+        code = guard.run(words)
+        out, err = capsys.readouterr()
+        return code, out, err
+
+    return call
+
+
 APART = Local.run
 
 

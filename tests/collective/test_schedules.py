@@ -53,26 +53,25 @@ SHAPES = [
     ),
 ]
 CASES = [
-    pytest.param(
-        name, kind, shape, id=f"{name}-{kind.name}-{shape.domains}x{shape.per_domain}-{shape.scale_up}-{place}"
-    )
+    pytest.param(name, kind, id=f"{name}-{kind.name}")
     for name, algorithm in ALGORITHMS.items()
     for kind in algorithm.kinds
-    for place, shape in enumerate(SHAPES)
-    if algorithm.refusal(kind, shape, ABLE) is None
 ]
 
 
-@pytest.mark.parametrize(("name", "kind", "shape"), CASES)
-def test_contract(name, kind, shape):
+@pytest.mark.parametrize(("name", "kind"), CASES, ids=lambda one: getattr(one, "name", one))
+def test_contract(name, kind):
     algorithm = ALGORITHMS.get(name)
-    schedule = algorithm.schedule(kind, shape)
-    schedule.run()
-    own, sent = algorithm.pattern(kind, shape), schedule.pattern()
-    assert np.array_equal(own.source, sent.source)
-    assert np.array_equal(own.target, sent.target)
-    assert own.share == pytest.approx(sent.share)
-    _check_bounds(kind, shape, own)
+    tried = [shape for shape in SHAPES if algorithm.refusal(kind, shape, ABLE) is None]
+    assert tried
+    for shape in tried:
+        schedule = algorithm.schedule(kind, shape)
+        schedule.run()
+        own, sent = algorithm.pattern(kind, shape), schedule.pattern()
+        assert np.array_equal(own.source, sent.source), shape
+        assert np.array_equal(own.target, sent.target), shape
+        assert own.share == pytest.approx(sent.share), shape
+        _check_bounds(kind, shape, own)
 
 
 def _check_bounds(kind, shape, pattern):
@@ -94,11 +93,6 @@ def _check_bounds(kind, shape, pattern):
         assert (got[1:] >= 1 - 1e-9).all()
     if kind == Kind.REDUCE:
         assert (gone[1:] >= 1 - 1e-9).all()
-
-
-def test_every_algorithm_is_tried():
-    tried = {case.values[0] for case in CASES}
-    assert tried == set(ALGORITHMS.names())
 
 
 @pytest.mark.parametrize("name", ["ring", "hierarchical", "torus"])

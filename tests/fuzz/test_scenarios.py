@@ -56,11 +56,13 @@ def test_every_command_that_reads_a_scenario_is_run():
     assert {verb for verbs in commands.MEANT.values() for verb in verbs} | {"compare"} == set(commands.VERBS)
 
 
+@pytest.mark.parametrize("every", [2, pytest.param(1, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("end", [0, -1])
-def test_a_value_outside_any_range_is_refused_at_its_place(end, tmp_path):
+def test_a_value_outside_any_range_is_refused_at_its_place(end, every, tmp_path):
+    """Values below half of the ranges and above the others, or both of all."""
     file, wrong = tmp_path / "case.yaml", []
     bases = {kind_of(root): root for root in BASES.values()}
-    for place in places():
+    for place in places()[end % every :: every]:
         beyond = place.outside()
         if not beyond:
             continue
@@ -73,9 +75,9 @@ def test_a_value_outside_any_range_is_refused_at_its_place(end, tmp_path):
 
 
 def test_documents_are_read_or_refused_at_their_place(tmp_path):
-    found = campaign(3000, 26, tmp_path)
+    found = campaign(1000, 26, tmp_path)
     assert not found.faults
-    assert min(found.total("read"), found.total("refused")) > 500
+    assert min(found.total("read"), found.total("refused")) > 150
 
 
 def test_commands_answer_or_say_why_not(tmp_path):

@@ -7,15 +7,13 @@ from __future__ import annotations
 
 import ast
 import json
-import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from tests.face.web.server import running
+from tests.seams.shell import Shell
 
 from railyard.kit.plugins import VARIABLE
 
@@ -68,34 +66,30 @@ def folder(tmp_path, monkeypatch):
     return tmp_path / "mine"
 
 
-def python(folder: Path, *command: str, code: int = 0) -> str:
-    done = subprocess.run(
-        [sys.executable, *command], cwd=folder, env=os.environ, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == code, done.stdout + done.stderr
-    return done.stdout if code == 0 else done.stderr
-
-
 def test_one_folder_adds_a_kind_of_work(folder):
     """1 GB over 400 Gb/s takes 20 ms, 16 times 320 ms; over 200 Gb/s twice as long."""
-    compared = python(folder, "-m", "railyard", "compare", "fire.yaml", "--vary", "workload.drill.size=1 GB,2 GB")
+    with Shell(folder) as shell:
+        compared = shell.railyard("compare", "fire.yaml", "--vary", "workload.drill.size=1 GB,2 GB")
+        document = json.loads(shell.railyard("run", "fire.yaml", "--out", "alone", "--json", "-q"))
+        wrong = shell.refused("run", "fire.yaml", "--set", "workload.drill.sise=2")
+        other = shell.refused("run", "fire.yaml", "--set", "workload.trace=x.cm")
+        schema = json.loads(shell.railyard("schema"))
+        said = shell.python("-c", PYTHON).splitlines()
     assert "0.32 s" in compared
     assert "0.64 s" in compared
     assert "The last one has it after 0.32 s." in compared
-    document = json.loads(python(folder, "-m", "railyard", "run", "fire.yaml", "--out", "alone", "--json", "-q"))
     assert document["variants"][0]["drill"] == {"seconds": pytest.approx(0.32), "each_s": pytest.approx(0.02)}
     (written,) = folder.glob("alone/fire-*/**/drill.txt")
     assert float(written.read_text()) == pytest.approx(0.32)
-    wrong = python(folder, "-m", "railyard", "run", "fire.yaml", "--set", "workload.drill.sise=2", code=2)
     assert "did you mean `size`" in wrong
-    assert "`drill`" in python(folder, "-m", "railyard", "run", "fire.yaml", "--set", "workload.trace=x.cm", code=2)
-    assert "drill" in json.loads(python(folder, "-m", "railyard", "schema"))["$defs"]["WorkloadSection"]["properties"]
-    said = python(folder, "-c", PYTHON).splitlines()
+    assert "`drill`" in other
+    assert "drill" in schema["$defs"]["WorkloadSection"]["properties"]
     assert said == ["0.32 ['variants', 'sources']", "The last one has it after 0.32 s."]
 
 
 def test_one_file_adds_a_view_and_the_page_shows_both(folder):
-    python(folder, "-m", "railyard", "run", "fire.yaml", "-q")
+    with Shell(folder) as shell:
+        shell.railyard("run", "fire.yaml", "-q")
     with running(folder) as server:
         (row,) = server.ask("GET", "/runs")
         assert row["sentence"] == "The last one has it after 0.32 s."

@@ -10,28 +10,16 @@ from pathlib import Path
 
 import pytest
 
-from railyard.face.cli import guard
-
-
-@pytest.fixture
-def railyard(capsys):
-    def call(*arguments: str):
-        code = guard.run(arguments)
-        captured = capsys.readouterr()
-        return code, captured.out, captured.err
-
-    return call
-
 
 def options_of(text: str) -> set[str]:
     return {word.rstrip(",.") for word in text.split() if word.startswith("--") and word != "--"}
 
 
-def test_help_and_version(railyard):
-    code, out, err = railyard("--help")
+def test_help_and_version(cli):
+    code, out, err = cli("--help")
     assert (code, err) == (0, "")
     assert {"run", "compare", "init", "schema", "catalog"} <= set(out.split())
-    code, out, _ = railyard("--version")
+    code, out, _ = cli("--version")
     assert code == 0
     assert out.strip().count(".") == 2
 
@@ -143,9 +131,9 @@ def test_help_and_version(railyard):
         ),
     ],
 )
-def test_options_are_few_and_frozen(railyard, command, options):
+def test_options_are_few_and_frozen(cli, command, options):
     """Parameters belong into the scenario (or `--set`): a new option is a decision, not an accident."""
-    code, out, _ = railyard(*command, "--help")
+    code, out, _ = cli(*command, "--help")
     assert code == 0
     assert options_of(out) == options
 
@@ -169,8 +157,8 @@ def test_options_are_few_and_frozen(railyard, command, options):
         (["catalog", "list", "gpus"], "no kind"),
     ],
 )
-def test_mistakes_end_with_code_2_and_words_on_stderr(railyard, arguments, words):
-    code, out, err = railyard(*arguments)
+def test_mistakes_end_with_code_2_and_words_on_stderr(cli, arguments, words):
+    code, out, err = cli(*arguments)
     assert code == 2
     assert out == ""
     assert err.startswith("error: ")
@@ -178,19 +166,19 @@ def test_mistakes_end_with_code_2_and_words_on_stderr(railyard, arguments, words
     assert "Traceback" not in err
 
 
-def test_no_arguments_show_the_help(railyard):
-    code, _, err = railyard()
+def test_no_arguments_show_the_help(cli):
+    code, _, err = cli()
     assert code == 2
     assert "Usage: railyard" in err
 
 
-def test_a_wrong_scenario_shows_the_line_with_a_caret(railyard, tmp_path):
-    _, template, _ = railyard("init")
+def test_a_wrong_scenario_shows_the_line_with_a_caret(cli, tmp_path):
+    _, template, _ = cli("init")
     path = tmp_path / "a.yaml"
     path.write_text(
         template.replace("hgx-h100", "hgx-h1000").replace("accelerators: 256", "accelerators: many"), encoding="utf-8"
     )
-    code, _, err = railyard("run", str(path), "--out", str(tmp_path / "runs"))
+    code, _, err = cli("run", str(path), "--out", str(tmp_path / "runs"))
     assert code == 2
     line = next(number for number, text in enumerate(template.splitlines(), 1) if "accelerators: 256" in text)
     assert f"--> {path}:{line}:" in err
@@ -198,50 +186,50 @@ def test_a_wrong_scenario_shows_the_line_with_a_caret(railyard, tmp_path):
     assert not (tmp_path / "runs").exists()
 
 
-def test_init_writes_once(railyard, tmp_path):
+def test_init_writes_once(cli, tmp_path):
     path = tmp_path / "mine.yaml"
-    code, out, err = railyard("init", str(path))
+    code, out, err = cli("init", str(path))
     assert (code, out) == (0, "")
     assert "railyard run" in err
     written = path.read_text(encoding="utf-8")
-    assert railyard("init")[1] == written
+    assert cli("init")[1] == written
     path.write_text("changed", encoding="utf-8")
-    code, _, err = railyard("init", str(path))
+    code, _, err = cli("init", str(path))
     assert code == 2
     assert "already exists" in err
     assert path.read_text(encoding="utf-8") == "changed"
-    assert railyard("init", str(tmp_path / "no" / "folder.yaml"))[0] == 2
+    assert cli("init", str(tmp_path / "no" / "folder.yaml"))[0] == 2
 
 
-def test_schema_is_json_schema(railyard):
-    code, out, _ = railyard("schema")
+def test_schema_is_json_schema(cli):
+    code, out, _ = cli("schema")
     schema = json.loads(out)
     assert code == 0
     assert {"cluster", "workload", "compare"} <= set(schema["properties"])
 
 
-def test_catalogue(railyard):
-    code, out, _ = railyard("catalog", "list", "accelerators", "--json")
+def test_catalogue(cli):
+    code, out, _ = cli("catalog", "list", "accelerators", "--json")
     assert code == 0
     assert "h100-sxm" in {entry["name"] for entry in json.loads(out)}
-    code, out, _ = railyard("catalog", "show", "H100")
+    code, out, _ = cli("catalog", "show", "H100")
     assert code == 0
     assert "989 TFLOP/s" in out
     assert "datasheet" in out
-    code, out, _ = railyard("catalog", "show", "h100", "--json")
+    code, out, _ = cli("catalog", "show", "h100", "--json")
     entry = json.loads(out)
     assert entry["values"]["flops.bf16"] == 989e12
     assert entry["provenance"]["flops.bf16"]["confidence"] == "vendor"
 
 
-def test_our_own_fault_is_code_3_with_its_trace_in_a_file(railyard, monkeypatch):
+def test_our_own_fault_is_code_3_with_its_trace_in_a_file(cli, monkeypatch):
     from railyard.face.verbs import init
 
     def broken():
         raise ZeroDivisionError("division by zero")
 
     monkeypatch.setattr(init, "template", broken)
-    code, out, err = railyard("init")
+    code, out, err = cli("init")
     assert (code, out) == (3, "")
     assert "please report it" in err
     assert "Traceback" not in err
@@ -250,14 +238,14 @@ def test_our_own_fault_is_code_3_with_its_trace_in_a_file(railyard, monkeypatch)
         assert "ZeroDivisionError" in trace.read()
 
 
-def test_ctrl_c_is_code_130(railyard, monkeypatch):
+def test_ctrl_c_is_code_130(cli, monkeypatch):
     from railyard.face.verbs import init
 
     def interrupted():
         raise KeyboardInterrupt
 
     monkeypatch.setattr(init, "template", interrupted)
-    code, _, err = railyard("init")
+    code, _, err = cli("init")
     assert code == 130
     assert "stopped" in err
 
@@ -334,12 +322,12 @@ def test_a_shell_completes_commands_options_and_names(words, found):
         ("powershell", "Register-ArgumentCompleter -Native -CommandName railyard"),
     ],
 )
-def test_the_script_of_a_shell(railyard, shell, line):
-    code, out, _ = railyard("completion", shell)
+def test_the_script_of_a_shell(cli, shell, line):
+    code, out, _ = cli("completion", shell)
     assert (code, line in out) == (0, True)
 
 
-def test_an_unknown_shell_is_refused(railyard):
-    code, _, err = railyard("completion", "bsh")
+def test_an_unknown_shell_is_refused(cli):
+    code, _, err = cli("completion", "bsh")
     assert code == 2
     assert "did you mean `bash`?" in err

@@ -45,18 +45,8 @@ def finished(file):
     return railyard.compare(file, vary={"fabric": ["roce", "ideal"]}, out=file.parent / "runs")
 
 
-@pytest.fixture
-def call(capsys):
-    def command(*arguments: str):
-        code = guard.run(arguments)
-        captured = capsys.readouterr()
-        return code, captured.out, captured.err
-
-    return command
-
-
-def test_compare_prints_a_plain_table_a_reason_and_the_report(call, file, tmp_path):
-    code, out, err = call("compare", str(file), "--vary", "fabric=roce,uec,ideal", "--out", str(tmp_path / "runs"))
+def test_compare_prints_a_plain_table_a_reason_and_the_report(cli, file, tmp_path):
+    code, out, err = cli("compare", str(file), "--vary", "fabric=roce,uec,ideal", "--out", str(tmp_path / "runs"))
     assert (code, err) == (0, "")
     lines = out.splitlines()
     assert lines[0].startswith("roce and uec are equal within error at $")
@@ -72,8 +62,8 @@ def test_compare_prints_a_plain_table_a_reason_and_the_report(call, file, tmp_pa
         assert "<html" in page.read()
 
 
-def test_json_is_the_result_and_nothing_else(call, file, tmp_path):
-    code, out, err = call("run", str(file), "--json", "--set", "seed=7", "--engine", "analytic", "--out", str(tmp_path))
+def test_json_is_the_result_and_nothing_else(cli, file, tmp_path):
+    code, out, err = cli("run", str(file), "--json", "--set", "seed=7", "--engine", "analytic", "--out", str(tmp_path))
     result = json.loads(out)
     assert (code, err) == (0, "")
     assert result["provenance"]["engine"] == "analytic"
@@ -81,21 +71,21 @@ def test_json_is_the_result_and_nothing_else(call, file, tmp_path):
     assert result["scenario"]["seed"] == 7
 
 
-def test_quiet_is_the_table_alone(call, file, tmp_path):
-    code, out, _ = call("run", str(file), "--quiet", "--out", str(tmp_path))
+def test_quiet_is_the_table_alone(cli, file, tmp_path):
+    code, out, _ = cli("run", str(file), "--quiet", "--out", str(tmp_path))
     assert code == 0
     assert len(out.splitlines()) == 2
 
 
-def test_compare_wants_something_to_compare(call, file):
-    code, _, err = call("compare", str(file))
+def test_compare_wants_something_to_compare(cli, file):
+    code, _, err = cli("compare", str(file))
     assert code == 2
     assert "--vary fabric=" in err
 
 
-def test_an_out_that_cannot_be_is_said_so(call, file, tmp_path):
+def test_an_out_that_cannot_be_is_said_so(cli, file, tmp_path):
     (tmp_path / "taken").write_text("a file", encoding="utf-8")
-    code, _, err = call("run", str(file), "--out", str(tmp_path / "taken"))
+    code, _, err = cli("run", str(file), "--out", str(tmp_path / "taken"))
     assert code == 2
     assert "cannot be made" in err
 

@@ -14,7 +14,7 @@ import pytest
 from .conftest import LONG, SMALL
 from .server import running, until
 
-MOMENTS = 2
+MOMENTS = 1
 
 
 def children_of(server):

@@ -88,7 +88,7 @@ def test_the_template_of_init_is_an_example_too():
     draft = load.from_values(
         yaml.parse_mapping(template(), "template").plain(), {"accelerators": 64, "global_batch": 64}
     )
-    assert len(execute(draft, searched=False).result.plain()["variants"]) == 3
+    assert len(execute(draft, engine="analytic", searched=False).result.plain()["variants"]) == 3
 
 
 def test_lockstep_multiplies_lateness_by_the_cluster():
