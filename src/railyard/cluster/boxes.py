@@ -1,4 +1,4 @@
-"""Switches of a network: the requested ones, otherwise the fabric's usual ones that are fast enough."""
+"""Switches and cables of a network: the requested ones, otherwise the usual ones that are fast and long enough."""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@ NIC through which it entered (the last member reaches that NIC over scale-up), s
 crosses rails. In a full mesh the channels zigzag, so that together they use every link alike, and every second domain
 is visited backwards, so that the ring leaves by the last member's own NIC.
 
-Send and receive: one rank's data to one other. Pipelines use it; `lowering/transfers.py` puts it onto links.
+Send and receive: one rank's data to one other. Pipelines use it; `lowering/table.py` puts it onto links.
 
 As a test of nccl-tests (`sendrecv_perf`) every rank sends its whole buffer to the next one and receives from the one
 before.

@@ -1,6 +1,6 @@
 """The schedule of a collective, along trees and paths: one function a collective.
 
-Bytes are those of a rank, as nccl-tests counts them (`size.py`): the whole output of all-gather, the whole input of
+Bytes are those of a rank, as nccl-tests counts them: the whole output of all-gather, the whole input of
 reduce-scatter and all-reduce, and what a rank sends in an all-to-all (an equal part to every rank, itself included); of
 an uneven one, what it would send if every pair had as much as the heaviest.
 """

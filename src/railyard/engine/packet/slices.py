@@ -1,7 +1,7 @@
 """Runs that are too large: how finely they are sliced, and what a slice says of the whole.
 
 A slice has an n-th of all bytes and times, and its durations are multiplied by n. What it cannot divide is measured for
-each communication alone (`alone.py`) and taken off before.
+each communication alone and taken off before.
 
 What a slice adds to a communication: one of each class alone, in the slice and whole, and the difference.
 
