@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from functools import partial
+from pathlib import Path
 
 import pytest
 
@@ -64,7 +65,7 @@ def test_nodes_read_nothing_outside_of_the_persons_folder(cluster, tmp_path):
     (tmp_path / "mine" / "a").write_text("x")
     pool = workers(cluster.address, begin=partial(dispatch.confine, tmp_path / "mine"))
     try:
-        tasks = [Task("railyard.kit.files:read_text", name) for name in (tmp_path / "mine" / "a", "/etc/passwd")]
+        tasks = [Task("railyard.kit.files:read_text", name) for name in (tmp_path / "mine" / "a", Path("/etc/passwd"))]
         done = {found.number: found for found in pool.run(tasks)}
     finally:
         pool.close()

@@ -60,6 +60,12 @@ def test_modules_that_nobody_has_imported_yet_are_imported(folder, monkeypatch):
     assert confined(folder, code).stdout == "True\n"
 
 
+def test_plugins_that_lie_elsewhere_are_loaded(folder, monkeypatch):
+    (folder.parent / "plugin.py").write_text("print('loaded')")
+    monkeypatch.setenv("RAILYARD_PLUGINS", str(folder.parent / "plugin.py"))
+    assert confined(folder, "from railyard.cluster.fabric.fabric import fabrics; fabrics.items()").stdout == "loaded\n"
+
+
 @pytest.mark.parametrize(
     "code",
     [

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from railyard.face.web.documents import Outcome, TextFault
+from railyard.kit import plugins
 from railyard.kit.errors import InputError
 
 if TYPE_CHECKING:
@@ -44,9 +45,15 @@ _READABLE = (
 def confine(folder: Path) -> None:
     """Confines this process: it opens files below `folder` and of its installation, and runs no Python of the folder.
 
+    Plugins are loaded first: they may lie elsewhere, and a look-up of any name needs them.
+
     Args:
         folder: Folder of its user.
+
+    Raises:
+        InputError: A plugin cannot be loaded.
     """
+    plugins.load()
     sys.dont_write_bytecode = True  # of modules that it imports later: where they lie it may not write
     sys.addaudithook(_hook(folder.resolve()))
 
