@@ -112,11 +112,13 @@ def test_slowed_kernels_err_together():
 
 
 def test_the_band_of_a_tax():
-    """A tax of 20 %, of which 10 are slowed kernels: e^0.6 of all of it and e^0.5 of these, together."""
+    """A tax of 20 %, of which 10 are slowed kernels: e^0.6 of all of it and e^0.5 of these, of a longer step."""
     row = tax_row(taxed(0.1, 0.1), ())
+    longer = math.hypot(0.2 * math.expm1(0.6), 0.1 * math.expm1(0.5))
+    shorter = math.hypot(0.2 * math.expm1(-0.2), 0.1 * math.expm1(-0.1))
     assert row.typical == 0.2
-    assert row.high - 0.2 == pytest.approx(math.hypot(0.2 * math.expm1(0.6), 0.1 * math.expm1(0.5)))
-    assert 0.2 - row.low == pytest.approx(math.hypot(0.2 * math.expm1(-0.2), 0.1 * math.expm1(-0.1)))
+    assert row.high == pytest.approx((0.2 + longer) / (1.0 + longer))
+    assert row.low == pytest.approx((0.2 - shorter) / (1.0 - shorter))
     assert (row.figure, row.rows, row.sources) == ("network_tax", 103, 7)
 
 
@@ -124,7 +126,13 @@ def test_outages_have_no_band():
     """50 % more that a fault took: the error of collectives is on the 20 % beside it alone."""
     row = tax_row(taxed(0.1, 0.1, 0.5), ())
     assert row.typical == pytest.approx(0.7)
-    assert row.high - row.typical == pytest.approx(tax_row(taxed(0.1, 0.1), ()).high - 0.2)
+    # the tokens that are left fall by the same factor
+    assert (1.0 - row.high) / 0.3 == pytest.approx((1.0 - tax_row(taxed(0.1, 0.1), ()).high) / 0.8)
+
+
+def test_no_tax_takes_more_than_every_token():
+    row = tax_row(taxed(0.9, 0.09), ())
+    assert 0.9 < row.low < row.typical < row.high < 1.0
 
 
 def test_outside_the_band_one_is_best():

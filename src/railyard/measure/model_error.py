@@ -225,16 +225,19 @@ def slowed_error() -> ModelError:
 def tax_row(tax: TaxFigures, rows: Iterable[CollectiveRow]) -> ErrorRow:
     """The band of a network tax: a collective's error applies to all of it, that of slowed kernels only to their part.
 
-    Outage time is not predicted by the collective model, so it does not contribute to the band.
+    A loss that is longer makes the step longer too, while the step on an infinite network stays. Outage time is not
+    predicted by the collective model, so it does not contribute to the band.
     """
     collective = collective_error().erring_too(beyond_scatter(rows))
     slowed, share = slowed_error(), tax.tokens_lost
+    shorter = math.hypot(collective.low * tax.of_collectives, slowed.low * tax.slowed_kernels)
+    longer = math.hypot(collective.high * tax.of_collectives, slowed.high * tax.slowed_kernels)
     return ErrorRow(
         figure="network_tax",
         family=f"{collective.question}: {collective.family}; {slowed.question}",
-        low=share - math.hypot(collective.low * tax.of_collectives, slowed.low * tax.slowed_kernels),
+        low=1.0 - (1.0 - share) / (1.0 - shorter),
         typical=share,
-        high=share + math.hypot(collective.high * tax.of_collectives, slowed.high * tax.slowed_kernels),
+        high=1.0 - (1.0 - share) / (1.0 + longer),
         between=collective.between,
         rows=collective.rows + slowed.rows,
         sources=collective.sources + slowed.sources,
