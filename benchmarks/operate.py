@@ -14,8 +14,7 @@ import time
 from pathlib import Path
 
 from railyard.work.operate.prepare import prepare
-from railyard.work.scenario.load import from_values
-from railyard.work.scenario.variants import expand
+from railyard.work.scenario.load import expand, from_values
 
 WEEK = Path(__file__).parents[1] / "examples" / "operate" / "philly_week.csv"
 SIZES = {"8": 0.4, "16": 0.2, "32": 0.15, "64": 0.1, "128": 0.08, "256": 0.05, "512": 0.02}

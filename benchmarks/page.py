@@ -21,9 +21,9 @@ import numpy as np
 from railyard.face import api
 from railyard.face.verbs.init import template
 from railyard.face.web.views import floor, packed
+from railyard.face.web.views.timeline import Strips, strips_of
 from railyard.graph import Record
 from railyard.graph.parquet import read_record, write_record
-from railyard.graph.strips import Strips, strips_of
 from railyard.graph.task_graph import Label
 from railyard.work.training.simulate import windows_of
 

@@ -32,7 +32,7 @@ from railyard.engine.packet.slices import hops_in
 from railyard.graph import Job, Kind
 from railyard.kit.errors import InputError
 from railyard.work.scenario import load
-from railyard.work.scenario.variants import Variant
+from railyard.work.scenario.load import Variant
 from railyard.work.training.prepare import prepare
 from railyard_validation.plot import Axis, Curve, Plot
 

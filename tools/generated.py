@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from railyard.kit import plugins
+from railyard.kit import registry
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 
-plugins._loaded.add(plugins.GROUP)  # pages list what Railyard ships, not what other packages add
+registry._loaded.add(registry.GROUP)  # pages list what Railyard ships, not what other packages add
 
 
 def write(tool: str, files: dict[Path, str], arguments: list[str]) -> int:

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from railyard.collective.pattern import direct
-from railyard.collective.synthesis import msccl_run, mscclpp_run
+from railyard.collective.algorithm import direct
+from railyard.collective.synthesis import msccl_run, mscclpp
 from railyard.collective.synthesis.bound import lower_bound_us, uneven_bound_us
 from railyard.collective.synthesis.msccl import msccl_xml
 from railyard.collective.synthesis.mscclpp import mscclpp_json
@@ -98,7 +98,7 @@ def test_every_schedule_is_sound_and_none_beats_the_bound(ranks, seed, through, 
     keeps = {"keeps": False}
     parts = (network, found.schedule, "all-to-all", found.cut)
     assert msccl_run.faults(msccl_xml(*parts, **keeps), found.pieces) == []
-    assert mscclpp_run.faults(mscclpp_json(*parts, **keeps), found.pieces) == []
+    assert mscclpp.faults(mscclpp_json(*parts, **keeps), found.pieces) == []
     direct(found.pieces).run()
 
 

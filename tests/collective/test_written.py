@@ -17,16 +17,16 @@ from railyard.cluster import ClusterSpec, FabricSpec, NetworkSpec
 from railyard.cluster.fault import DegradeLink, LinkDown
 from railyard.cluster.fault.cluster_places import ClusterPlaces
 from railyard.collective import ALGORITHMS, Case, CollectivePolicy, machine_of
+from railyard.collective.algorithm import Schedule, Send
 from railyard.collective.choice import choose_many
 from railyard.collective.lowering.paths import shape_of
 from railyard.collective.machine import Shape
-from railyard.collective.pattern import Schedule, Send
 from railyard.collective.synthesis import of_cluster, written
 from railyard.collective.synthesis.collectives import ScheduleRequest, collectives
 from railyard.collective.synthesis.msccl import messages, msccl_xml
 from railyard.collective.synthesis.msccl_run import faults
+from railyard.collective.synthesis.mscclpp import faults as plan_faults
 from railyard.collective.synthesis.mscclpp import mscclpp_json
-from railyard.collective.synthesis.mscclpp_run import faults as mscclpp_run_faults
 from railyard.collective.synthesis.network import build
 from railyard.collective.synthesis.of_cluster import network_of
 from railyard.collective.synthesis.schedule import faults as wrong
@@ -34,7 +34,7 @@ from railyard.collective.synthesis.search import synthesize
 from railyard.engine.packet.plans import Grain, plan
 from railyard.face.cli import guard
 from railyard.graph import CollectiveKind, Communicators, Job, Kind, Label, Stream, TaskGraph
-from railyard.work.training.conditions import keeps_of
+from railyard.work.training.prepare import keeps_of
 
 RANKS = 16
 SIZE = 64_000_000
@@ -266,7 +266,7 @@ def mscclpp_text(network, collective, cut=2):
 @pytest.mark.parametrize("collective", list(collectives))
 @pytest.mark.parametrize("cut", [1, 3])
 def test_mscclpp_what_is_written_ends_as_the_collective_promises(network, collective, cut):
-    assert mscclpp_run_faults(mscclpp_text(network, collective, cut)) == []
+    assert plan_faults(mscclpp_text(network, collective, cut)) == []
 
 
 def test_two_ranks_by_hand():
@@ -294,13 +294,13 @@ def test_mscclpp_any_network_of_ranks(ranks, more, collective):
         (min(a, b), max(a, b)) for a, b in more if a != b and max(a, b) < ranks
     }
     network = build(both([(a, b, 1.0) for a, b in sorted(pairs) if (b, a) not in pairs or a < b]), [])
-    assert mscclpp_run_faults(mscclpp_text(network, collective)) == []
+    assert plan_faults(mscclpp_text(network, collective)) == []
 
 
 def changed(collective, change):
     plan = json.loads(mscclpp_text(MSCCLPP_RING, collective))
     change(plan)
-    return mscclpp_run_faults(json.dumps(plan))
+    return plan_faults(json.dumps(plan))
 
 
 def blocks(plan):
@@ -338,4 +338,4 @@ def test_mscclpp_the_command_writes_it(tmp_path):
     rows = [f"{a},{b},12.5,0.7" for at in range(4) for a, b in ((at, (at + 1) % 4), ((at + 1) % 4, at))]
     links.write_text("\n".join(["source,destination,gb_per_s,latency_us", *rows]) + "\n")
     assert guard.run(["synthesize", "--links", str(links), "--mscclpp", str(out), "--quiet", "--json"]) == 0
-    assert mscclpp_run_faults(out.read_text()) == []
+    assert plan_faults(out.read_text()) == []

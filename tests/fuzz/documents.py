@@ -16,8 +16,8 @@ from tests.fuzz.readers import ROOT, TARGETS
 from railyard.catalog.store import KINDS
 from railyard.engine.packet import CONSTANTS
 from railyard.kit.schema import yaml
-from railyard.kit.schema.bounds import Bounds
 from railyard.kit.schema.field import records
+from railyard.kit.schema.quantity import Bounds
 from railyard.work.scenario.cluster import ClusterSection
 from railyard.work.scenario.model import Scenario, WorkloadSection
 from railyard.work.scenario.packet.settings import KEYS

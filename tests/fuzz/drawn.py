@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import BaseModel, WithJsonSchema
 
 from railyard.kit.schema import quantity
-from railyard.kit.schema.bounds import Bounds
-from railyard.kit.schema.quantity import Quantity
+from railyard.kit.schema.quantity import Bounds, Quantity
 from railyard.work.scenario.model import Scenario
 
 if TYPE_CHECKING:

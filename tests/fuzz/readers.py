@@ -91,9 +91,9 @@ def _software(path: Path) -> Any:
 
 def _importer(name: str | None) -> Callable[[Path], Any]:
     def read(path: Path) -> Any:
-        from railyard.work.trace import importer
+        from railyard.work.trace import formats
 
-        return importer.read(path, name)
+        return formats.read(path, name)
 
     return read
 

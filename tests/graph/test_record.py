@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from railyard.face.web.views.timeline import NOTHING, strips_of
 from railyard.graph import Communicators, Kind, Label, Record, Stream, TaskGraph
 from railyard.graph.columns import COLUMNS, CORE, TABLES
 from railyard.graph.repeat import closed, repeat
-from railyard.graph.strips import NOTHING, strips_of
 from railyard.kit.errors import InputError
 
 

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from railyard.kit import plugins
+from railyard.kit import registry
 from railyard.kit.errors import InputError
 from railyard.kit.registry import Registry
 
@@ -51,7 +51,7 @@ def test_a_file_of_the_user_adds_a_record_and_is_run_once(tmp_path, monkeypatch,
     folder.mkdir()
     (folder / "_helper.py").write_text("raise RuntimeError\n")
     (folder / "third.py").write_text("from builtins import REGISTRY\nREGISTRY.add('third', 2)\n")
-    monkeypatch.setenv(plugins.VARIABLE, str(folder))
+    monkeypatch.setenv(registry.VARIABLE, str(folder))
     assert [REGISTRY.get("third"), len(REGISTRY)] == [2, 3]  # noqa: F821
     assert "third" in REGISTRY  # noqa: F821
 
@@ -68,7 +68,7 @@ def test_a_file_of_the_user_adds_a_record_and_is_run_once(tmp_path, monkeypatch,
 def test_an_error_in_a_file_of_the_user_names_file_and_line(tmp_path, monkeypatch, text, line, message):
     file = tmp_path / "broken.py"
     file.write_text(text)
-    monkeypatch.setenv(plugins.VARIABLE, str(file))
+    monkeypatch.setenv(registry.VARIABLE, str(file))
     for _ in range(2):
         with pytest.raises(InputError, match=message) as caught:
             REGISTRY.names()  # noqa: F821
@@ -77,7 +77,7 @@ def test_an_error_in_a_file_of_the_user_names_file_and_line(tmp_path, monkeypatc
 
 
 def test_a_file_that_is_not_there_is_refused_by_the_command_line(tmp_path):
-    environment = {plugins.VARIABLE: str(tmp_path / "none.py"), "PATH": ""}
+    environment = {registry.VARIABLE: str(tmp_path / "none.py"), "PATH": ""}
     command = [sys.executable, "-m", "railyard", "schema"]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=120)
     assert done.returncode == 2

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from railyard import catalog
 from railyard.model.architecture import ModelColumns, busiest, groups_visited, imbalance, places_visited, touched
 from railyard.model.machine import DeviceColumns, Machine, MachineColumns, RecordColumns, Slowdowns, table_of
-from railyard.model.own_runs import TAIL, Scatter, expected, noise
+from railyard.work.training.pace import TAIL, Scatter, expected, noise
 
 KNOWN = catalog.load()
 

@@ -15,7 +15,7 @@ import pytest
 from tests.face.web.server import running
 from tests.seams.shell import Shell
 
-from railyard.kit.plugins import VARIABLE
+from railyard.kit.registry import VARIABLE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

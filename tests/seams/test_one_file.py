@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from tests.seams.shell import Shell
 
-from railyard.kit.plugins import VARIABLE
+from railyard.kit.registry import VARIABLE
 
 ROOT = Path(__file__).parents[2]
 PLUGIN = ROOT / "examples" / "plugin" / "src" / "railyard_example"

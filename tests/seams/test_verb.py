@@ -10,7 +10,7 @@ import sys
 import pytest
 
 from railyard.face.verb import on_page, verbs
-from railyard.kit.plugins import VARIABLE
+from railyard.kit.registry import VARIABLE
 
 TOY = '''
 """How many accelerators a scenario has."""

@@ -27,7 +27,7 @@ from railyard.graph import Job
 from railyard.kit.errors import InputError, SimulationError
 from railyard.model.machine import Machine
 from railyard.work.scenario import load
-from railyard.work.scenario.variants import expand
+from railyard.work.scenario.load import expand
 from railyard.work.study import compose
 from railyard.work.study.provenance import Memo
 from railyard.work.training.designs import estimate

@@ -21,7 +21,7 @@ SHIPPED = ROOT / "src/railyard/work/training/data/scatter.toml"
 HEAD = """\
 # How published training steps of one system (source, software, device) scatter about predictions that never saw their
 # source: standard deviations of natural logarithms of the pace, and the distance over which runs are alike.
-# Written by validation/tools/fit_scatter.py; railyard.model.own_runs says what each means.
+# Written by validation/tools/fit_scatter.py; railyard.work.training.pace says what each means.
 """
 
 

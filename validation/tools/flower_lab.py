@@ -28,7 +28,7 @@ from flower_model import POLL_S, Hosts, Work, rounds_s
 from railyard.work.federated.known import Drawn, cohort, drawn
 from railyard.work.federated.prepare import Learning, prepare
 from railyard.work.scenario import load
-from railyard.work.scenario.variants import expand
+from railyard.work.scenario.load import expand
 
 CLIENTS, PARAMETERS = 40, 400_000
 MASKED_BITS = 64

@@ -22,7 +22,7 @@ from railyard.ask.scale.forecast import scaled_step
 from railyard.graph import Job
 from railyard.graph.exporters.kineto import write_archive
 from railyard.work.scenario import load
-from railyard.work.scenario.variants import Variant
+from railyard.work.scenario.load import Variant
 from railyard.work.training.prepare import prepare
 
 if TYPE_CHECKING:

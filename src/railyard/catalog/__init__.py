@@ -29,7 +29,7 @@ with lazily(globals()):
         Storage,
         Switch,
     )
-    from railyard.kit.schema.bounds import Provenance
+    from railyard.kit.schema.quantity import Provenance
 
 __all__ = [
     "KINDS",

@@ -11,8 +11,8 @@ from railyard.catalog.checks import check
 from railyard.catalog.model import Model
 from railyard.catalog.types import CONFIDENCES, Entry, Price, Range
 from railyard.kit.errors import InputError, Problem, did_you_mean
-from railyard.kit.schema.bounds import Provenance
 from railyard.kit.schema.field import PRICE_READERS, FieldRecord, records
+from railyard.kit.schema.quantity import Provenance
 from railyard.kit.schema.yaml import kind_of
 
 if TYPE_CHECKING:

@@ -30,7 +30,7 @@ from railyard.catalog.types import (
 )
 from railyard.kit.errors import InputError, Problem, did_you_mean
 from railyard.kit.schema import yaml
-from railyard.kit.schema.bounds import Provenance
+from railyard.kit.schema.quantity import Provenance
 
 if TYPE_CHECKING:
     from railyard.kit.schema.yaml import Node

@@ -9,13 +9,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from railyard.kit.schema import field as f
-from railyard.kit.schema.bounds import PORTS, limits
-from railyard.kit.schema.quantity import LINK_RATE, RATE, SIZE
+from railyard.kit.schema.quantity import LINK_RATE, PORTS, RATE, SIZE, limits
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from railyard.kit.schema.bounds import Provenance
+    from railyard.kit.schema.quantity import Provenance
 
 CONFIDENCES = ("vendor", "measured", "estimated", "user")
 DATATYPES = ("fp64", "fp32", "tf32", "bf16", "fp16", "fp8", "int8", "fp6", "fp4")

@@ -13,8 +13,7 @@ from railyard.cluster.host_path import HostSpec
 from railyard.cluster.topology.leaf_spine import LeafSpine
 from railyard.kit.errors import InputError, did_you_mean
 from railyard.kit.schema import field as f
-from railyard.kit.schema.bounds import bounded, limits
-from railyard.kit.schema.quantity import TIME
+from railyard.kit.schema.quantity import TIME, bounded, limits
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -3,7 +3,16 @@
 from railyard.kit import lazily
 
 with lazily(globals()):
-    from railyard.collective.algorithm import ALGORITHMS, Algorithm, Steps
+    from railyard.collective.algorithm import (
+        ALGORITHMS,
+        NETWORK,
+        Algorithm,
+        Pattern,
+        Schedule,
+        Send,
+        Steps,
+        domain_switch,
+    )
     from railyard.collective.choice import Choice, Choices, choose, choose_many
     from railyard.collective.lowering import (
         EntityTable,
@@ -14,7 +23,6 @@ with lazily(globals()):
     )
     from railyard.collective.lowering.paths import shape_of
     from railyard.collective.machine import Case, CollectiveMachine, Shape, machine_of
-    from railyard.collective.pattern import NETWORK, Pattern, Schedule, Send, domain_switch
     from railyard.collective.policy import CollectivePolicy
 
 __all__ = [

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from railyard.collective import constants
-from railyard.collective.algorithm import ALGORITHMS
-from railyard.collective.pattern import Pattern
+from railyard.collective.algorithm import ALGORITHMS, Pattern
 from railyard.collective.tree import levels
 from railyard.collective.tuner import MAX_CHANNELS
 from railyard.graph import CollectiveKind

@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from railyard.collective.algorithm import ALGORITHMS, Algorithm, Steps
-from railyard.collective.pattern import NETWORK, Pattern, Schedule, Send, backwards
+from railyard.collective.algorithm import ALGORITHMS, NETWORK, Algorithm, Pattern, Schedule, Send, Steps, backwards
 from railyard.graph import CollectiveKind
 
 if TYPE_CHECKING:

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from railyard.collective.algorithm import ALGORITHMS, Algorithm, Steps
-from railyard.collective.pattern import Pattern, Schedule, Send
+from railyard.collective.algorithm import ALGORITHMS, Algorithm, Pattern, Schedule, Send, Steps
 from railyard.graph import CollectiveKind
 from railyard.kit.errors import InputError
 

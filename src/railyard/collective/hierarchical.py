@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from railyard.collective.algorithm import ALGORITHMS, Algorithm, Steps
+from railyard.collective.algorithm import ALGORITHMS, Algorithm, Pattern, Schedule, Send, Steps
 from railyard.collective.direct import all_pairs
-from railyard.collective.pattern import Pattern, Schedule, Send
 from railyard.collective.ring import per_edge
 from railyard.graph import CollectiveKind
 

@@ -16,9 +16,18 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from railyard.collective.algorithm import ALGORITHMS, Algorithm, Steps
+from railyard.collective.algorithm import (
+    ALGORITHMS,
+    NETWORK,
+    Algorithm,
+    Pattern,
+    Schedule,
+    Send,
+    Steps,
+    backwards,
+    domain_switch,
+)
 from railyard.collective.collnet import network_refusal
-from railyard.collective.pattern import NETWORK, Pattern, Schedule, Send, backwards, domain_switch
 from railyard.collective.tree import double_tree, levels, up_and_down
 from railyard.graph import CollectiveKind
 

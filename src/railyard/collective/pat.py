@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from railyard.collective.algorithm import ALGORITHMS, Algorithm, Steps
-from railyard.collective.pattern import Pattern, Schedule, Send, backwards
+from railyard.collective.algorithm import ALGORITHMS, Algorithm, Pattern, Schedule, Send, Steps, backwards
 from railyard.graph import CollectiveKind
 
 if TYPE_CHECKING:

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from railyard.collective.algorithm import ALGORITHMS, Algorithm, Steps
-from railyard.collective.pattern import Pattern, Schedule, Send
+from railyard.collective.algorithm import ALGORITHMS, Algorithm, Pattern, Schedule, Send, Steps
 from railyard.graph import CollectiveKind
 
 if TYPE_CHECKING:

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from railyard.collective.algorithm import ALGORITHMS, Algorithm, Steps
-from railyard.collective.pattern import Pattern, Schedule, Send, backwards
+from railyard.collective.algorithm import ALGORITHMS, Algorithm, Pattern, Schedule, Send, Steps, backwards
 from railyard.collective.ring import Order, channels
 from railyard.graph import CollectiveKind
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from railyard.graph import Job
 from railyard.work.scenario import load
-from railyard.work.scenario.variants import Variant
+from railyard.work.scenario.load import Variant
 from railyard.work.training.prepare import prepare
 
 if TYPE_CHECKING:

@@ -8,10 +8,8 @@ import polars as pl
 import pytest
 
 from railyard.face import api
-from railyard.face.web import status
 from railyard.face.web.documents import Health, NewJob, Outcome, QueuedJob, TextFault
-from railyard.face.web.journal import JobJournal
-from railyard.face.web.status import Status
+from railyard.face.web.journal import JobJournal, Status
 
 from .conftest import LONG, SMALL, serving
 from .test_shelf import ANNA, BERT, bearer, digest
@@ -315,7 +313,7 @@ def test_a_job_is_answered_to_its_owner_alone(settings):
 
 
 def test_every_change_is_seen_at_once_whoever_makes_it(journal, tmp_path, monkeypatch):
-    monkeypatch.setattr(status, "_FRESH_S", 1e9)
+    monkeypatch.setattr("railyard.face.web.journal._FRESH_S", 1e9)
     here, other = Status(journal), JobJournal(tmp_path / "journal.sqlite")
     job = journal.add("anna", NewJob(text="x")).id
 
@@ -335,7 +333,7 @@ def test_every_change_is_seen_at_once_whoever_makes_it(journal, tmp_path, monkey
 
 def test_the_time_to_go_is_not_sent_for_ever(journal, monkeypatch):
     here, now = Status(journal), 100.0
-    monkeypatch.setattr(status.time, "monotonic", lambda: now)
+    monkeypatch.setattr("railyard.face.web.journal.time.monotonic", lambda: now)
     first = here.health()
     now += 0.4
     assert here.health() is first
@@ -344,7 +342,7 @@ def test_the_time_to_go_is_not_sent_for_ever(journal, monkeypatch):
 
 
 def test_what_is_kept_has_an_end(journal, monkeypatch):
-    monkeypatch.setattr(status, "_MOST", 3)
+    monkeypatch.setattr("railyard.face.web.journal._MOST", 3)
     here = Status(journal)
     for name in [journal.add("anna", NewJob(text="x")).id for _ in range(8)]:
         here.job("anna", name)

@@ -24,9 +24,8 @@ import pytest
 import uvicorn
 
 import railyard
-from railyard.face.web.application import application
+from railyard.face.web.application import ImpatientProtocol, application
 from railyard.face.web.dispatch import refuse_outside
-from railyard.face.web.serving import ImpatientProtocol
 from railyard.face.web.settings import ServerSettings, WorkLimits, checked
 from railyard.kit.errors import InputError
 from railyard.kit.schema import yaml

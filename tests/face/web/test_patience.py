@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import pytest
 import uvicorn
 
-from railyard.face.web import serving
+from railyard.face.web import application
 
 from .server import free_port, until
 
@@ -28,12 +28,12 @@ async def app(scope, receive, send):
 
 @pytest.fixture
 def address(monkeypatch):
-    monkeypatch.setattr(serving, "HEADING_S", 0.6)
-    monkeypatch.setattr(serving, "STILL_S", 0.6)
-    monkeypatch.setattr(serving, "_LOOK_S", 0.1)
-    monkeypatch.setattr(serving, "MOST_CONNECTIONS", 40)
+    monkeypatch.setattr(application, "HEADING_S", 0.6)
+    monkeypatch.setattr(application, "STILL_S", 0.6)
+    monkeypatch.setattr(application, "_LOOK_S", 0.1)
+    monkeypatch.setattr(application, "MOST_CONNECTIONS", 40)
     port = free_port()
-    config = uvicorn.Config(app, port=port, http=serving.ImpatientProtocol, log_level="critical", lifespan="off")
+    config = uvicorn.Config(app, port=port, http=application.ImpatientProtocol, log_level="critical", lifespan="off")
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
@@ -101,11 +101,11 @@ def test_an_answer_that_takes_long_is_waited_for(address):
 
 def test_a_body_that_goes_on_is_read_to_its_end(address):
     """2 s of it, in which a piece comes every tenth."""
-    size = 20 * serving.LEAST_BYTES
+    size = 20 * application.LEAST_BYTES
     heading = f"POST / HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: {size}\r\n\r\n".encode()
     with sockets(address, 1, heading) as (one,):
         for _ in range(20):
-            one.sendall(b"x" * serving.LEAST_BYTES)
+            one.sendall(b"x" * application.LEAST_BYTES)
             threading.Event().wait(0.1)
         one.settimeout(60)
         assert one.recv(1000).startswith(b"HTTP/1.1 200")

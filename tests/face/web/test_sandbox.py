@@ -70,7 +70,7 @@ def test_plugins_that_lie_elsewhere_are_loaded(folder, monkeypatch):
     "code",
     [
         "import runpy; runpy.run_path(str(folder / 'code.py'))",
-        "from railyard.kit.plugins import module_of; module_of(folder / 'code.py')",
+        "from railyard.kit.registry import module_of; module_of(folder / 'code.py')",
         "sys.path.insert(0, str(folder)); import code_of_theirs",
         "import ctypes; ctypes.CDLL(str(folder / 'code.py'))",
     ],

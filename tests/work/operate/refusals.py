@@ -14,5 +14,5 @@ from tests.work.operate.yard import jobs as jobs_yard
 from railyard.work.operate.failures import history
 from railyard.work.operate.prepare import prepare
 from railyard.work.operate.topology_file import expand_hostlist as expand
-from railyard.work.scenario.variants import expand as expand_variants
+from railyard.work.scenario.load import expand as expand_variants
 from railyard.work.study.study import run as operate

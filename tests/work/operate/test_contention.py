@@ -28,8 +28,7 @@ from railyard.work.operate.prepare import prepare
 from railyard.work.operate.section import ClassSection
 from railyard.work.operate.steady import slowed_by, steady
 from railyard.work.operate.tree import NodeTree
-from railyard.work.scenario.load import from_values
-from railyard.work.scenario.variants import expand
+from railyard.work.scenario.load import expand, from_values
 from railyard.work.study import compose
 
 from .yard import accounts_add_up, jobs

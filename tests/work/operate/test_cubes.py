@@ -8,8 +8,7 @@ from railyard.kit.errors import InputError
 from railyard.work.operate.discipline import policies
 from railyard.work.operate.free import FreeNodes, PlacementRequest
 from railyard.work.operate.prepare import prepare
-from railyard.work.scenario.load import from_values
-from railyard.work.scenario.variants import expand
+from railyard.work.scenario.load import expand, from_values
 
 HOST = 0.995
 REPAIR_H = 4.0

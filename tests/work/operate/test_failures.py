@@ -20,8 +20,7 @@ from railyard.work.operate.failures.given import DrawnFaults, mttf_s
 from railyard.work.operate.loop import ClusterRun
 from railyard.work.operate.prepare import prepare
 from railyard.work.operate.rules import DAY, PPM, RecoveryRules, Rules
-from railyard.work.scenario.load import from_values
-from railyard.work.scenario.variants import expand
+from railyard.work.scenario.load import expand, from_values
 
 from .yard import Given, S, accounts_add_up, jobs, played, seconds, tree
 

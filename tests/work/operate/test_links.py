@@ -25,8 +25,7 @@ from railyard.work.operate.present import sheets
 from railyard.work.operate.rules import RecoveryRules
 from railyard.work.operate.section import LinksSection
 from railyard.work.operate.tree import NodeTree
-from railyard.work.scenario.load import from_values
-from railyard.work.scenario.variants import expand
+from railyard.work.scenario.load import expand, from_values
 from railyard.work.study import study
 
 from .yard import Given, S, jobs, played, seconds

@@ -20,8 +20,7 @@ from railyard.work.operate.present import SPENT, sheets, verdict, why
 from railyard.work.operate.rules import RecoveryRules, Rules, Turnaround
 from railyard.work.operate.saving import load, save
 from railyard.work.operate.service import Service, _mixed, services
-from railyard.work.scenario.load import from_values
-from railyard.work.scenario.variants import expand
+from railyard.work.scenario.load import expand, from_values
 from railyard.work.study.study import run as operate
 
 from .yard import Given, S, accounts_add_up, jobs, played, seconds, tree
@@ -175,8 +174,7 @@ TRACE = "{trace: a.csv}"
 
 def prepared(folder, drawn=DRAWN, more="", nics="", rows=()):
     from railyard.work.operate.prepare import prepare
-    from railyard.work.scenario.load import from_text
-    from railyard.work.scenario.variants import expand
+    from railyard.work.scenario.load import expand, from_text
 
     (folder / "a.csv").write_text("\n".join(["submit_s,duration_s,accelerators,tenant", *rows]) + "\n")
     text = DOCUMENT.replace("JOBS", drawn).replace("MORE", more).replace("NICS", nics)

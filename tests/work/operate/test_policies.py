@@ -13,8 +13,7 @@ from railyard.work.operate.free import FreeNodes, PlacementRequest
 from railyard.work.operate.jobs import JobTable, check_dependencies
 from railyard.work.operate.prepare import prepare
 from railyard.work.operate.tree import NodeTree
-from railyard.work.scenario.load import from_values
-from railyard.work.scenario.variants import expand
+from railyard.work.scenario.load import expand, from_values
 
 
 def tree_of(leafs, pods=1, each=4):

@@ -255,8 +255,7 @@ workload:
 )
 def test_times_are_the_catalogues(tmp_path, section, erase_s):
     from railyard.work.operate.prepare import prepare
-    from railyard.work.scenario.load import from_text
-    from railyard.work.scenario.variants import expand
+    from railyard.work.scenario.load import expand, from_text
 
     prepared = prepare(expand(from_text(DOCUMENT.replace("{SECTION}", section), tmp_path / "a.yaml"))[0])
     assert prepared.rules.turnaround.erase_us == round(erase_s * S)

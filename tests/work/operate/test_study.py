@@ -24,8 +24,7 @@ from railyard.work.operate.prepare import prepare
 from railyard.work.operate.rules import RecoveryRules, Rules
 from railyard.work.operate.steady import columns, steady
 from railyard.work.operate.summary import by_size
-from railyard.work.scenario.load import from_values
-from railyard.work.scenario.variants import expand
+from railyard.work.scenario.load import expand, from_values
 from railyard.work.study.study import run as operate
 
 from .yard import Given, S, accounts_add_up, jobs, played, tree

@@ -17,7 +17,7 @@ from railyard.kit.schema import yaml
 from railyard.measure.result.reading import result_from
 from railyard.work.operate.prepare import prepare as prepare_jobs
 from railyard.work.scenario import load
-from railyard.work.scenario.variants import expand
+from railyard.work.scenario.load import expand
 from railyard.work.study.study import prepare
 from railyard.work.study.study import run as execute
 from railyard.work.training.graphs import hashes

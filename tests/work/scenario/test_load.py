@@ -17,8 +17,8 @@ from railyard.kit.schema import quantity as quantities
 from railyard.kit.schema import yaml
 from railyard.work.scenario import load
 from railyard.work.scenario import quantity as q
+from railyard.work.scenario.load import expand
 from railyard.work.scenario.model import Scenario
-from railyard.work.scenario.variants import expand
 from railyard.work.training.section import SoftwareSection
 
 SMALL = """\

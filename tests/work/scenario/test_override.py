@@ -102,7 +102,7 @@ def test_values_of_a_comparison():
 
 def test_the_same_value_twice_is_no_comparison():
     from railyard.work.scenario import load
-    from railyard.work.scenario.variants import expand
+    from railyard.work.scenario.load import expand
 
     draft = load.load(Path(__file__).parents[3] / "examples" / "first.yaml", ["tokens=2 T", "placement=scattered"])
     assert draft.scenario.workload.training.tokens == 2_000_000_000_000

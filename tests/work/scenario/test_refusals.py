@@ -18,13 +18,13 @@ from railyard.kit.errors import InputError
 from railyard.kit.schema import yaml
 from railyard.kit.schema.field import records
 from railyard.work.operate.prepare import prepare as prepare_operation
-from railyard.work.scenario import load, override, variants
+from railyard.work.scenario import load, override
 from railyard.work.scenario.packet import mix
 from railyard.work.scenario.problems import known
 from railyard.work.study import compose
 from railyard.work.study.folder import files_of
 from railyard.work.study.study import prepare
-from railyard.work.training.conditions import engine_of
+from railyard.work.training.prepare import engine_of
 
 SRC = Path(__file__).parents[3] / "src" / "railyard"
 TRAINING = "workload.training"
@@ -147,7 +147,7 @@ def test_too_many_variants_are_refused_at_the_longest_list(tmp_path):
     assert (problem.key, problem.found, problem.allowed) == (
         "seed",
         "600 values",
-        f"at most {variants.MOST:,} variants",
+        f"at most {load.MOST:,} variants",
     )
     assert problem.file == f"--vary seed={many}"
 
@@ -446,7 +446,7 @@ def test_errors_of_independent_parts_come_together(kind, tmp_path):
     def read(file):
         draft = load.load(file)
         if draft.kind == "operate":
-            prepare_operation(variants.expand(draft)[0])
+            prepare_operation(load.expand(draft)[0])
         prepare(draft)
 
     of_cluster = "workload.operate.jobs.trace", "workload.operate.turnaround", "workload.operate.contention"

@@ -27,8 +27,7 @@ from railyard.engine.fluid import FluidEngine
 from railyard.face import api
 from railyard.measure.result.variants import StepVariant
 from railyard.work.remedies import proposals
-from railyard.work.scenario.load import from_values, load
-from railyard.work.scenario.variants import expand
+from railyard.work.scenario.load import expand, from_values, load
 from railyard.work.study import study
 from railyard.work.training import simulate, trying
 from railyard.work.training.fastest import Fastest, closed_faults

@@ -13,7 +13,7 @@ from railyard.graph import Job
 from railyard.measure.result.reading import Result
 from railyard.work.jobs.prepare import prepare
 from railyard.work.scenario import load
-from railyard.work.scenario.variants import expand
+from railyard.work.scenario.load import expand
 from railyard.work.study.study import prepare as study_prepare
 
 TRAINING = {"model": "llama-3.2-1b", "global_batch": 16, "sequence": 2048, "parallelism": {"tp": 1, "zero": 1}}

@@ -19,9 +19,9 @@ from railyard.catalog.hugging_face import hf_config
 from railyard.face import api
 from railyard.face.cli import guard
 from railyard.face.reports import report_html
+from railyard.face.web.views import prices
 from railyard.kit.errors import InputError
 from railyard.work.scenario import load
-from railyard.work.study import repricing
 from railyard.work.study.folder import read_result
 from railyard.work.study.provenance import estimates
 from railyard.work.study.study import prepare
@@ -131,7 +131,7 @@ def run(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def rows(run):
-    return repricing.ledgers(run.result, run.folder)
+    return prices.ledgers(run.result, run.folder)
 
 
 def test_at_the_same_prices_the_cost_is_that_of_the_run(run, rows):
@@ -162,20 +162,20 @@ def test_a_moved_price_gives_what_a_run_with_it_gives(rows, name, override, valu
 def test_a_dearer_accelerator_costs_its_share_of_capital_and_operations(rows):
     row = rows[0]
     before, after = row.at_prices({}), row.at_prices({"accelerators": 1.5})
-    bought = sum(row.inputs[f"{name}_usd"].typical for name in repricing.FACTORS)
+    bought = sum(row.inputs[f"{name}_usd"].typical for name in prices.FACTORS)
     share = row.inputs["accelerators_usd"].typical / bought
     assert after.parts["capital"] == pytest.approx(before.parts["capital"] * (1 + 0.5 * share))
     assert after.parts["operations"] == pytest.approx(before.parts["operations"] * (1 + 0.5 * share))
     assert after.parts["energy"] == before.parts["energy"]
 
 
-@given(st.sampled_from(repricing.FACTORS), st.floats(0.3, 3.0))
+@given(st.sampled_from(prices.FACTORS), st.floats(0.3, 3.0))
 def test_where_the_choice_turns_both_cost_the_same(rows, name, value):
     changes = {name: value}
-    for turn in repricing.turns(rows, changes):
+    for turn in prices.turns(rows, changes):
         there = {**changes, turn.price: turn.value}
-        prices = {row.name: row.at_prices(there).cpmt.typical for row in rows}
-        assert prices["roce"] == pytest.approx(prices["infiniband"], rel=1e-9)
+        costs = {row.name: row.at_prices(there).cpmt.typical for row in rows}
+        assert costs["roce"] == pytest.approx(costs["infiniband"], rel=1e-9)
         assert turn.now / 10 <= turn.value <= turn.now * 10
 
 
@@ -184,7 +184,7 @@ def test_another_catalogue_than_that_of_the_run_is_noticed(run, tmp_path):
         (run.folder / "scenario.yaml").read_text().replace("economics: {}", "economics: {pue: 1.9}")
     )
     with pytest.raises(InputError, match="has changed its price since its run"):
-        repricing.ledgers(read_result(run.folder / "result.json"), tmp_path)
+        prices.ledgers(read_result(run.folder / "result.json"), tmp_path)
 
 
 # A scenario that knows its own measured steps: the prediction moves towards them, and its band says how far.

@@ -160,7 +160,7 @@ def test_tasks_keep_their_errors_their_limits_and_a_version(cluster, monkeypatch
         assert [done[at].error for at in range(3)] == ["stopped after 3 s", "", ""]
         assert [one.error for one in pool.run([Task(f"{__name__}:killed", None)])] == [GONE]
         assert list(pool.run([Task(f"{__name__}:slept", 60.0)], until=time.monotonic() + 0.5)) == []
-        monkeypatch.setattr("railyard.work.study.ray_workers.version", lambda: "another")
+        monkeypatch.setattr("railyard.work.study.workers.version", lambda: "another")
         with pytest.raises(InputError, match="a node of the Ray cluster has Railyard"):
             list(pool.run(tasks[1:]))
     finally:

@@ -14,11 +14,12 @@ import pytest
 
 from railyard.face import api
 from railyard.face.cli import guard
+from railyard.face.web.views import prices
 from railyard.kit.errors import InputError, SimulationError
 from railyard.kit.schema import yaml
 from railyard.work.scenario import load
-from railyard.work.scenario.variants import expand
-from railyard.work.study import repricing, study, sweep
+from railyard.work.scenario.load import expand
+from railyard.work.study import study, sweep
 from railyard.work.study.folder import Journal, key_of, read_result
 from railyard.work.study.kind import StudyKind
 from railyard.work.study.tasks import Done, Task, call
@@ -109,7 +110,7 @@ def test_a_variant_that_fails_is_kept_with_its_error(tmp_path, monkeypatch, caps
     assert [one.error for one in ran(tmp_path).result.failed] == ["a rank waits for ever"]
     assert again.names == []
     kept = read_result(found.folder / "result.json")
-    assert repricing.ledgers(kept, found.folder)
+    assert prices.ledgers(kept, found.folder)
     assert len(api.compare_runs([found.folder, ran(tmp_path / "other").folder], out=tmp_path).result.variants) == 11
     file = tmp_path / "s.yaml"
     file.write_text(yaml.to_text(SCENARIO), encoding="utf-8")

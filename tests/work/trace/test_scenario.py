@@ -20,7 +20,7 @@ from railyard.work.scenario import load
 from railyard.work.scenario.packet import assign, fabric, names
 from railyard.work.scenario.packet.settings import KEYS, PacketSettings, differences
 from railyard.work.study import study
-from railyard.work.trace import importer
+from railyard.work.trace import formats
 
 EXAMPLES = Path(__file__).parents[3] / "examples" / "traces"
 CLUSTER = {"accelerators": 32, "server": "hgx-h100", "back_end": {"topology": "rail-optimized", "fabric": "ideal"}}
@@ -130,7 +130,7 @@ def test_computations_take_as_long_as_they_are_scaled(tmp_path):
 
 
 def test_a_graph_in_parquet_is_a_trace(tmp_path):
-    graph = importer.read(EXAMPLES / "ring.goal").graph
+    graph = formats.read(EXAMPLES / "ring.goal").graph
     parquet.write_graph(graph, tmp_path / "graph.parquet")
     again = parquet.read_graph(tmp_path / "graph.parquet")
     for name in ("rank", "peer", "dep_ptr", "dep_idx", "dep_at", "duration_ps", "stream"):
@@ -145,15 +145,15 @@ def test_formats_are_told_by_content(tmp_path):
     found = {}
     for name in ("ring.goal", "incast.cm", "mlcommons-pytorch.tar.gz"):
         shutil.copy(EXAMPLES / name, tmp_path / "trace")
-        found[name] = importer.format_of(tmp_path / "trace")
+        found[name] = formats.format_of(tmp_path / "trace")
     assert found == {"ring.goal": "goal", "incast.cm": "htsim", "mlcommons-pytorch.tar.gz": "chakra"}
     (tmp_path / "trace").write_text(json.dumps({"workload_graph": []}))
-    assert importer.format_of(tmp_path / "trace") == "chakra"
+    assert formats.format_of(tmp_path / "trace") == "chakra"
     (tmp_path / "trace").write_text("# flows\nsource,target,size_bytes\n0,1,5\n")
-    assert importer.format_of(tmp_path / "trace") == "csv"
+    assert formats.format_of(tmp_path / "trace") == "csv"
     (tmp_path / "trace").write_bytes(b"\x00\x01nothing")
     with pytest.raises(InputError, match="not known"):
-        importer.format_of(tmp_path / "trace")
+        formats.format_of(tmp_path / "trace")
 
 
 def test_a_run_is_told_in_words(tmp_path):

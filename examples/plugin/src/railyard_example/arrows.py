@@ -4,7 +4,7 @@ import re
 
 from railyard import InputError
 from railyard.work.trace.builder import GraphBuilder, integer, lines
-from railyard.work.trace.importer import Importer, importers
+from railyard.work.trace.formats import Importer, importers
 
 FLOW = re.compile(r"(\d+) > (\d+): (\d+)")
 

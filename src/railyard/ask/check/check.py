@@ -11,8 +11,7 @@ from railyard.ask.check.assertion import FIGURES, Assertion, CheckSubject, asser
 from railyard.ask.deploy.files import JunitCase
 from railyard.kit.errors import InputError, Interrupted, did_you_mean, suggest
 from railyard.measure.result.answers import CheckAnswer, CheckRow
-from railyard.work.scenario.load import blaming
-from railyard.work.scenario.variants import expand
+from railyard.work.scenario.load import blaming, expand
 from railyard.work.study import study
 from railyard.work.study.provenance import version
 from railyard.work.study.study import prepare

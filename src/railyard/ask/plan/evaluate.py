@@ -23,7 +23,7 @@ from railyard.kit.schema.yaml import Mark, from_plain
 from railyard.measure.decompose import decompose
 from railyard.model.machine import Machine, StorageRates, distinct
 from railyard.work.scenario import load
-from railyard.work.scenario.variants import Variant
+from railyard.work.scenario.load import Variant
 from railyard.work.study.deaths import words
 from railyard.work.training import stored
 from railyard.work.training.collectives import packets_of

@@ -13,7 +13,7 @@ from railyard.ask.plan.objectives import BuildableDesign, measured_by, regrets
 from railyard.ask.plan.space import keys_in_words
 from railyard.measure import numbers
 from railyard.measure.result.choices import PlanUnverified
-from railyard.work.scenario import override, variants
+from railyard.work.scenario import load, override
 from railyard.work.scenario.load import dump
 from railyard.work.study.folder import digest_of, digests_of, key_of
 from railyard.work.study.provenance import version
@@ -313,7 +313,7 @@ def axes_of(space: DesignSpace, point: int) -> dict[str, str]:
     found: dict[str, str] = {}
     for key, value in space.settings(point).items():
         if override.full_path(key) != _POOLS:
-            found[key] = variants.name_of({key: value}).removeprefix(f"{key} ")
+            found[key] = load.name_of({key: value}).removeprefix(f"{key} ")
             continue
         guess = _guess(value)
         found["prefill and decode"] = "one pool" if set(value) == {"both"} else "separate pools"

@@ -22,7 +22,7 @@ from railyard.measure.cost.serving import PaidGoodput
 from railyard.measure.model_error import serving_error
 from railyard.measure.serving.journeys import quantiles
 from railyard.measure.serving.objective import goodput
-from railyard.work.scenario.variants import Variant
+from railyard.work.scenario.load import Variant
 from railyard.work.serving.expected import (
     expected_of,
     idle_uses,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from railyard.kit.errors import InputError
 from railyard.kit.schema.yaml import Mark, Node, from_plain
-from railyard.work.scenario import override, variants
+from railyard.work.scenario import load, override
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -151,7 +151,7 @@ def space_of(draft: Draft) -> DesignSpace:
     values = tuple(_values(key, listed[key]) for key in keys)
     _refuse_twins(tree.value["space"], keys)
     for key, nodes in zip(keys, values, strict=True):
-        variants.refuse_twins(key, nodes)
+        load.refuse_twins(key, nodes)
         if override.full_path(key)[0] in _NO_DESIGN:
             problem = (
                 tree.value["space"]
@@ -172,7 +172,7 @@ def one_design(draft: Draft) -> DesignSpace:
 
 
 def _base(draft: Draft) -> Draft:
-    return variants.without_compare(draft).changed({"plan": from_plain(None, Mark("plan"))})
+    return load.without_compare(draft).changed({"plan": from_plain(None, Mark("plan"))})
 
 
 def _nothing(section: PlanSection | None) -> InputError:
@@ -245,7 +245,7 @@ def _layouts(key: str, node: Node) -> tuple[Node, ...]:
 
 
 def _words(key: str, value: Any) -> str:
-    return _layout_words(value) if override.full_path(key) == _POOLS else variants.name_of({key: value})
+    return _layout_words(value) if override.full_path(key) == _POOLS else load.name_of({key: value})
 
 
 def _any_of(key: str, words: Sequence[str], *, of: int) -> str:

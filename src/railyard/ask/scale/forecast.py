@@ -35,14 +35,14 @@ from railyard.measure.result.scale import (
 )
 from railyard.measure.result.step import TimeShare
 from railyard.work.scenario import load, override
+from railyard.work.scenario.load import Variant
 from railyard.work.scenario.model import Scenario
-from railyard.work.scenario.variants import Variant
 from railyard.work.study import compose
 from railyard.work.trace.builder import Trace
 from railyard.work.trace.prepare import PreparedTrace, placement_of
 from railyard.work.trace.simulate import TraceBench, trace_tax
 from railyard.work.training.collectives import collective_rows
-from railyard.work.training.conditions import engine_of, policy_of
+from railyard.work.training.prepare import engine_of, policy_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -23,8 +23,8 @@ from railyard.kit.schema import yaml
 from railyard.measure.model_error import step_error
 from railyard.measure.result.scale import AxisRow, BandPart
 from railyard.work.scenario import load, override
+from railyard.work.scenario.load import Variant
 from railyard.work.scenario.model import Scenario
-from railyard.work.scenario.variants import Variant
 from railyard.work.training import blocks, compute, graphs
 from railyard.work.training.columns import Columns
 from railyard.work.training.prepare import prepare

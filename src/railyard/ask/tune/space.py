@@ -14,7 +14,8 @@ from railyard.collective import CollectivePolicy
 from railyard.collective.tuner import NCCL_SINCE
 from railyard.kit.errors import InputError, RailyardError
 from railyard.kit.schema.yaml import Mark, from_plain
-from railyard.work.scenario import load, override, variants
+from railyard.work.scenario import load, override
+from railyard.work.scenario.load import refuse_twins
 from railyard.work.scenario.packet import setting
 
 if TYPE_CHECKING:
@@ -249,7 +250,7 @@ def space_of(draft: Draft, engine: str) -> dict[str, tuple[Node, ...]]:
         tree = draft.tree.value["tune"].value["space"].value
         found = {key: tuple(tree[key].value) for key in section.space}
         for key, nodes in found.items():
-            variants.refuse_twins(key, nodes)
+            refuse_twins(key, nodes)
         return found
     written = load.dump(draft.scenario)
     wanted = {**COLLECTIVES, **(_of_packets(draft) if engine == "packet" else {})}

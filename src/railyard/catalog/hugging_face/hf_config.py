@@ -17,8 +17,8 @@ from railyard.catalog.hugging_face.unsaid import NAMES
 from railyard.catalog.model import Model
 from railyard.kit.errors import did_you_mean
 from railyard.kit.files import read_text
-from railyard.kit.schema.bounds import Provenance
 from railyard.kit.schema.field import records
+from railyard.kit.schema.quantity import Provenance
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 from railyard.kit.errors import InputError
 from railyard.kit.registry import Registry
 from railyard.kit.schema import field as f
-from railyard.kit.schema.bounds import SOME_SHARE, Provenance, limits
-from railyard.kit.schema.quantity import SIZE, TIME
+from railyard.kit.schema.quantity import SIZE, SOME_SHARE, TIME, Provenance, limits
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -20,7 +20,7 @@ from railyard.cluster.fault.fault import (
 )
 from railyard.kit.errors import InputError
 from railyard.kit.schema import field as f
-from railyard.kit.schema.bounds import SOME_SHARE, Bounds
+from railyard.kit.schema.quantity import SOME_SHARE, Bounds
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

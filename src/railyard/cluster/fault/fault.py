@@ -10,7 +10,7 @@ import numpy as np
 from railyard.kit.errors import InputError
 from railyard.kit.registry import Registry
 from railyard.kit.schema import field as f
-from railyard.kit.schema.bounds import limits
+from railyard.kit.schema.quantity import limits
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

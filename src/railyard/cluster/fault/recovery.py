@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, field
 
 from railyard.kit.errors import InputError
-from railyard.kit.schema.bounds import bounded, limits
+from railyard.kit.schema.quantity import bounded, limits
 
 LOCAL_TIMEOUT_S = 4.096e-6
 """Unit of InfiniBand's local acknowledgement timeout: 4.096 us x 2^timeout (InfiniBand architecture, 9.7.6)."""

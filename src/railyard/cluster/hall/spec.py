@@ -6,8 +6,7 @@ from dataclasses import dataclass, field
 
 from railyard.kit.errors import InputError
 from railyard.kit.schema import field as f
-from railyard.kit.schema.bounds import limits
-from railyard.kit.schema.quantity import LENGTH, LOSS, POWER
+from railyard.kit.schema.quantity import LENGTH, LOSS, POWER, limits
 
 
 @dataclass(frozen=True, kw_only=True)

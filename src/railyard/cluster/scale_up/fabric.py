@@ -10,8 +10,7 @@ from railyard.catalog.types import SCALE_UP_KINDS, Range
 from railyard.kit.errors import InputError
 from railyard.kit.registry import Registry
 from railyard.kit.schema import field as f
-from railyard.kit.schema.bounds import SHARE, SOME_SHARE, Provenance, limits
-from railyard.kit.schema.quantity import LENGTH, RATE, SIZE, TIME
+from railyard.kit.schema.quantity import LENGTH, RATE, SHARE, SIZE, SOME_SHARE, TIME, Provenance, limits
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -21,7 +21,7 @@ from railyard.cluster.topology.wiring import (
     topologies,
 )
 from railyard.kit.schema import field as f
-from railyard.kit.schema.bounds import limits
+from railyard.kit.schema.quantity import limits
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -24,15 +24,14 @@ from railyard.cluster.topology.wiring import (
     taken_bps,
 )
 from railyard.kit.schema import field as f
-from railyard.kit.schema.bounds import OVERSUBSCRIPTION
-from railyard.kit.schema.quantity import LINK_RATE
+from railyard.kit.schema.quantity import LINK_RATE, OVERSUBSCRIPTION
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from railyard.cluster.routes import Routes
     from railyard.cluster.topology.wiring import Box, Endpoints, Parts
-    from railyard.kit.schema.bounds import Bounds
+    from railyard.kit.schema.quantity import Bounds
 
 
 @dataclass(frozen=True)

@@ -22,8 +22,7 @@ from railyard.cluster.topology.wiring import (
     topologies,
 )
 from railyard.kit.schema import field as f
-from railyard.kit.schema.bounds import PORTS, limits
-from railyard.kit.schema.quantity import LINK_RATE
+from railyard.kit.schema.quantity import LINK_RATE, PORTS, limits
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

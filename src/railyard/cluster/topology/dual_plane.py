@@ -11,7 +11,7 @@ from railyard.cluster.topology.compose import side_by_side
 from railyard.cluster.topology.rail_optimized import RailOptimized
 from railyard.cluster.topology.wiring import Endpoints, Parts, TopologySpec, Wiring, impossible, taken_bps, topologies
 from railyard.kit.schema import field as f
-from railyard.kit.schema.bounds import limits
+from railyard.kit.schema.quantity import limits
 
 
 @dataclass(frozen=True)

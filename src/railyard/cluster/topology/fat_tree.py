@@ -22,7 +22,7 @@ from railyard.cluster.topology.wiring import (
 )
 from railyard.kit.errors import InputError
 from railyard.kit.schema import field as f
-from railyard.kit.schema.bounds import limits
+from railyard.kit.schema.quantity import limits
 
 
 @dataclass(frozen=True)

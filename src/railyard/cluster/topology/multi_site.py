@@ -28,8 +28,7 @@ from railyard.cluster.topology.wiring import (
     topologies,
 )
 from railyard.kit.schema import field as f
-from railyard.kit.schema.bounds import limits
-from railyard.kit.schema.quantity import LENGTH, LINK_RATE
+from railyard.kit.schema.quantity import LENGTH, LINK_RATE, limits
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -26,7 +26,7 @@ from railyard.cluster.topology.wiring import (
     topologies,
 )
 from railyard.kit.schema import field as f
-from railyard.kit.schema.bounds import PORTS, limits
+from railyard.kit.schema.quantity import PORTS, limits
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

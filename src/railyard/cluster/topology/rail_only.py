@@ -14,7 +14,7 @@ from railyard.cluster.topology.three_tier import ThreeTier
 from railyard.cluster.topology.wiring import ACCESS_ROW, LEAF_SPINE, Endpoints, Parts, Wiring, impossible, topologies
 from railyard.kit.errors import InputError
 from railyard.kit.schema import field as f
-from railyard.kit.schema.bounds import PORTS
+from railyard.kit.schema.quantity import PORTS
 
 
 @dataclass(frozen=True)

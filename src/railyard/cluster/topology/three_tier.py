@@ -18,7 +18,7 @@ from railyard.cluster.topology.wiring import (
     topologies,
 )
 from railyard.kit.schema import field as f
-from railyard.kit.schema.bounds import PORTS
+from railyard.kit.schema.quantity import PORTS
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from railyard.cluster import CsrWeighted
-from railyard.collective.algorithm import ALGORITHMS
+from railyard.collective.algorithm import ALGORITHMS, NETWORK
 from railyard.collective.choice import DEFAULT_POLICY, NOTHING, choose_many
 from railyard.collective.chunks import window_s
 from railyard.collective.connections import communicators_of, connections_opened
@@ -24,7 +24,6 @@ from railyard.collective.lowering.paths import (
 from railyard.collective.lowering.routes import Legs, LinkLoads
 from railyard.collective.lowering.table import EntityTable, even_bps, gather, solo_bps, table
 from railyard.collective.machine import Case, machine_of
-from railyard.collective.pattern import NETWORK
 from railyard.collective.timing import WIRE, exchanged_gbs, one_after_another, timing
 from railyard.graph import CollectiveKind
 from railyard.kit.errors import InputError
@@ -33,9 +32,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from railyard.cluster import Cluster
-    from railyard.collective.algorithm import Algorithm
+    from railyard.collective.algorithm import Algorithm, Pattern
     from railyard.collective.lowering.paths import CommunicatorClass
-    from railyard.collective.pattern import Pattern
     from railyard.collective.policy import CollectivePolicy
     from railyard.graph import Communicators
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 from xml.etree import ElementTree
 
-from railyard.collective.pattern import Schedule, Send, empty_chunks
+from railyard.collective.algorithm import Schedule, Send, empty_chunks
 from railyard.collective.policy import PROTOCOLS
 from railyard.graph import CollectiveKind
 from railyard.kit.errors import InputError, SimulationError, did_you_mean

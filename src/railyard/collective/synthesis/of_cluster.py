@@ -36,9 +36,8 @@ if TYPE_CHECKING:
 
     Ints = NDArray[np.int64]
     Rows = list[tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]]]
-    from railyard.collective.algorithm import Algorithm
+    from railyard.collective.algorithm import Algorithm, Schedule
     from railyard.collective.machine import CollectiveMachine, Shape
-    from railyard.collective.pattern import Schedule
     from railyard.collective.synthesis.search import SynthesizedSchedule
 
 

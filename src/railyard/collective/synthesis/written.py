@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from railyard.collective.algorithm import Pattern, Schedule
     from railyard.collective.machine import Case, CollectiveMachine, Shape
-    from railyard.collective.pattern import Pattern, Schedule
     from railyard.graph import CollectiveKind
 
     Schedules = Callable[[CollectiveKind, Shape], Schedule]

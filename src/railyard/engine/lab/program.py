@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from railyard.cluster import Cluster
-    from railyard.collective.pattern import Schedule, Send
+    from railyard.collective.algorithm import Schedule, Send
     from railyard.collective.policy import CollectivePolicy
     from railyard.engine.lab.wiring import Connections
     from railyard.engine.lowering import LoweredGraph

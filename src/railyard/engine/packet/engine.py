@@ -31,7 +31,7 @@ from railyard.engine.packet.fabrics import classed, following, scale_up_settings
 from railyard.engine.packet.faults import link_faults
 from railyard.engine.packet.lowering import Lowering
 from railyard.engine.packet.placing import PlacedNetwork, crossing, lost, place, sent_share
-from railyard.engine.packet.plan import Slicing
+from railyard.engine.packet.plan import Slicing, unsent_ps
 from railyard.engine.packet.running import alone, run, with_background
 from railyard.engine.packet.samples import LEAST, Occasions
 from railyard.engine.packet.slices import (
@@ -47,7 +47,6 @@ from railyard.engine.packet.slices import (
     notes,
     sliced,
 )
-from railyard.engine.packet.stored import unsent_ps
 from railyard.graph import Kind, MergedJobs, Record
 from railyard.kit.errors import InputError, Stalled
 

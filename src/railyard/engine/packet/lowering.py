@@ -26,9 +26,8 @@ from railyard.engine.packet.legs import (
 )
 from railyard.engine.packet.pacing import collective_classes, transfer_classes, up_rate_bps
 from railyard.engine.packet.placing import typical_path_ps
-from railyard.engine.packet.plan import Planner, TaskFlows
+from railyard.engine.packet.plan import Planner, TaskFlows, storage_flows
 from railyard.engine.packet.plans import Grain, plan
-from railyard.engine.packet.stored import storage_flows
 from railyard.graph import CollectiveKind
 from railyard.kit.errors import InputError
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from railyard.collective import Shape
-    from railyard.collective.pattern import Schedule, Send
+    from railyard.collective.algorithm import Schedule, Send
 
     Ints = NDArray[np.int64]
 

@@ -36,8 +36,7 @@ from railyard.engine.packet.compiling import (
 )
 from railyard.engine.packet.mechanisms import names_of
 from railyard.kit.errors import InputError, did_you_mean
-from railyard.kit.plugins import module_of
-from railyard.kit.registry import Registry
+from railyard.kit.registry import Registry, module_of
 
 F = TypeVar("F", bound=Functions)
 T = TypeVar("T")

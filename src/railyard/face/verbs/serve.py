@@ -89,7 +89,7 @@ def ui(
     if not folder.is_dir():
         raise InputError("there is no such folder", file=folder)
     if ray is not None:
-        from railyard.work.study.ray_workers import expect_answer
+        from railyard.work.study.workers import expect_answer
 
         need("ray", "ray")
         expect_answer(ray)
@@ -112,6 +112,6 @@ def ui(
         if opened and not alone and (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
             webbrowser.open(address)
 
-    from railyard.face.web import serving
+    from railyard.face.web import application
 
-    serving.serve(settings, processes=processes, announce=announce)
+    application.serve(settings, processes=processes, announce=announce)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from railyard.graph.perfetto import flows, requests, tasks
+from railyard.graph.perfetto import flows, tasks
 from railyard.graph.perfetto.tasks import write_events
 from railyard.graph.task_graph import TaskGraph
 
@@ -40,9 +40,9 @@ def write(
         about = {name: str(record.meta.get(name, "")) for name in ("engine", "seed")}
         write_events(tasks.events(record, ranks), path, {"displayTimeUnit": "ns", "otherData": about})
     elif record.rows == "journeys":
-        write_events(requests.stage_events(record), path, {"displayTimeUnit": "ms"})
+        write_events(flows.stage_events(record), path, {"displayTimeUnit": "ms"})
     elif "iterations" in record.tables:
-        write_events(requests.events(record, who_name), path, {"displayTimeUnit": "ms"})
+        write_events(flows.request_events(record, who_name), path, {"displayTimeUnit": "ms"})
     else:
         about = {"engine": str(record.meta.get("engine", ""))}
-        write_events(flows.events(record, link_name), path, {"displayTimeUnit": "ns", "otherData": about})
+        write_events(flows.flow_events(record, link_name), path, {"displayTimeUnit": "ns", "otherData": about})

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from railyard.kit import quantities
 from railyard.kit.errors import InputError, did_you_mean
-from railyard.kit.schema import bounds as readers
 from railyard.kit.schema import quantity
-from railyard.kit.schema.bounds import SHARE, Bounds
+from railyard.kit.schema import quantity as readers
+from railyard.kit.schema.quantity import SHARE, Bounds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

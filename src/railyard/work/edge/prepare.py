@@ -21,8 +21,7 @@ if TYPE_CHECKING:
     from railyard.cluster.edge.clients import Clients
     from railyard.cluster.edge.transport import WideAreaTransport
     from railyard.work.edge.section import EdgeSection, PlaceSection
-    from railyard.work.scenario.load import Draft
-    from railyard.work.scenario.variants import Variant
+    from railyard.work.scenario.load import Draft, Variant
     from railyard.work.serving.prepare import ServingJob
     from railyard.work.study.provenance import Memo
 

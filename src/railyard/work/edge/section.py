@@ -6,7 +6,7 @@ from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from railyard.cluster.edge.transport import transports
-from railyard.kit.schema.bounds import Bounds, limits, more_than
+from railyard.kit.schema.quantity import Bounds, limits, more_than
 from railyard.work.scenario.clients import ClientsSection
 from railyard.work.scenario.quantity import SOME_TIME, Flag, Length, Number, Positive, Ratio, Size, Span, Text, Whole
 from railyard.work.scenario.section import Section, WorkKey, works

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from railyard.kit.registry import Registry
-from railyard.kit.schema.bounds import COUNTED, SOME_SHARE, Bounds, CheckedRecord, bounded, limits
-from railyard.kit.schema.quantity import RATE, SIZE
+from railyard.kit.schema.quantity import COUNTED, RATE, SIZE, SOME_SHARE, Bounds, CheckedRecord, bounded, limits
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from railyard.work.federated.algorithm import FederatedAlgorithm, Selection
     from railyard.work.federated.section import FederatedSection, PrivacySection
     from railyard.work.federated.updates import SecAgg, UpdateCompression
-    from railyard.work.scenario.variants import Variant
+    from railyard.work.scenario.load import Variant
 
 
 FILE = Path(__file__).parent / "curves.csv"

@@ -23,8 +23,7 @@ from railyard.work.study.distributed import HOUR_S, clients_of, preparing, recor
 if TYPE_CHECKING:
     from railyard.catalog import Catalog
     from railyard.work.federated.section import FederatedSection
-    from railyard.work.scenario.load import Draft
-    from railyard.work.scenario.variants import Variant
+    from railyard.work.scenario.load import Draft, Variant
     from railyard.work.study.provenance import Memo
 
 PLACE = ("workload", "federated")

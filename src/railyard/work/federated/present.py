@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from railyard.measure import numbers
 from railyard.measure.result.variants import FederatedVariant
-from railyard.work.study.cause_words import (
+from railyard.work.study.fault_words import (
     DETAILED,
     card_of,
     causes_words,

@@ -6,7 +6,7 @@ from pydantic import Discriminator, Field, Tag, model_validator
 from pydantic_core import PydanticCustomError
 
 from railyard.cluster.edge.transport import transports
-from railyard.kit.schema.bounds import Bounds, limits, more_than
+from railyard.kit.schema.quantity import Bounds, limits, more_than
 from railyard.work.federated.algorithm import algorithms, selections
 from railyard.work.federated.updates import compressions, secrecies
 from railyard.work.scenario.clients import ClientsSection

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from railyard.kit.registry import Registry
-from railyard.kit.schema.bounds import COUNTED, SOME_SHARE, WIDTHS, CheckedRecord, bounded, limits, more_than
+from railyard.kit.schema.quantity import COUNTED, SOME_SHARE, WIDTHS, CheckedRecord, bounded, limits, more_than
 
 _SCALE_BITS = 32.0
 

@@ -22,10 +22,9 @@ from railyard.work.study import compose
 from railyard.work.study.deaths import from_the_start, refuse_fatal
 from railyard.work.study.provenance import Memo
 from railyard.work.trace.prepare import placement_of, read_trace
-from railyard.work.training.conditions import engine_of, jitter_of, policy_of
 from railyard.work.training.graphs import build
 from railyard.work.training.jitter import law_of
-from railyard.work.training.prepare import faults_of, prepared
+from railyard.work.training.prepare import engine_of, faults_of, jitter_of, policy_of, prepared
 from railyard.work.training.prepare import parts_of as training_parts
 
 if TYPE_CHECKING:
@@ -39,8 +38,7 @@ if TYPE_CHECKING:
     from railyard.engine import Engine, Jitter
     from railyard.graph import TaskGraph
     from railyard.work.jobs.section import JobSection
-    from railyard.work.scenario.load import Draft
-    from railyard.work.scenario.variants import Variant
+    from railyard.work.scenario.load import Draft, Variant
     from railyard.work.serving.prepare import ServingJob
     from railyard.work.training.prepare import Prepared
 

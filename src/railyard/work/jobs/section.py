@@ -9,7 +9,7 @@ from pydantic_core import PydanticCustomError
 
 from railyard.cluster.placement import policies
 from railyard.cluster.spec import Placement
-from railyard.kit.schema.bounds import limits
+from railyard.kit.schema.quantity import limits
 from railyard.work.scenario.quantity import Natural, Span, Text, Whole
 from railyard.work.scenario.section import Section, WorkKey, works
 from railyard.work.serving.section import ServingSection

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from railyard.kit.registry import Registry
-from railyard.kit.schema.bounds import COUNTED, WIDTHS, bounded
+from railyard.kit.schema.quantity import COUNTED, WIDTHS, bounded
 from railyard.work.training.sync.local import DiLoCo, LocalSgd, LocalUpdates, StreamingDiLoCo
 from railyard.work.training.sync.wire import Finding
 

@@ -33,8 +33,7 @@ if TYPE_CHECKING:
     from railyard.catalog import Catalog
     from railyard.catalog.types import Accelerator, Server
     from railyard.work.local.section import LocalSection, SiteSection
-    from railyard.work.scenario.load import Draft
-    from railyard.work.scenario.variants import Variant
+    from railyard.work.scenario.load import Draft, Variant
     from railyard.work.training.sync.local import LocalUpdates
 
 

@@ -25,8 +25,7 @@ from railyard.work.operate.discipline import policies
 from railyard.work.operate.free import FreeNodes, PlacementRequest
 from railyard.work.operate.place_input import is_scenario, numbers_of_nodes, read_nodes
 from railyard.work.operate.rules import HOUR, SECOND
-from railyard.work.scenario.load import blaming, load
-from railyard.work.scenario.variants import expand
+from railyard.work.scenario.load import blaming, expand, load
 from railyard.work.study import compose
 from railyard.work.study.provenance import Memo
 

@@ -11,7 +11,7 @@ import numpy as np
 from railyard.graph.perfetto.tasks import write_events
 from railyard.kit.files import write_frame
 from railyard.measure.result.operate import HeatFigures, SeriesFigures
-from railyard.work.operate.ledger import Away, LeaveReason
+from railyard.work.operate.running import Away, LeaveReason
 from railyard.work.operate.steady import columns
 
 if TYPE_CHECKING:

@@ -9,9 +9,8 @@ import numpy as np
 
 from railyard.work.operate import recovery
 from railyard.work.operate.free import Event
-from railyard.work.operate.ledger import Away, LeaveReason
 from railyard.work.operate.rules import PPM
-from railyard.work.operate.running import Running
+from railyard.work.operate.running import Away, LeaveReason, Running
 from railyard.work.operate.state import DONE, ENDED, STUCK, WAITING
 
 if TYPE_CHECKING:

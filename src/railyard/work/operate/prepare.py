@@ -65,8 +65,7 @@ if TYPE_CHECKING:
         WindowSection,
     )
     from railyard.work.operate.steady import RunPeriod
-    from railyard.work.scenario.load import Draft
-    from railyard.work.scenario.variants import Variant
+    from railyard.work.scenario.load import Draft, Variant
 
 _KEYS = ("workload", "operate")
 

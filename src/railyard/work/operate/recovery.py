@@ -18,9 +18,8 @@ import numpy as np
 from railyard.cluster.tenancy import NOBODY
 from railyard.work.operate.failures.fault import Effect
 from railyard.work.operate.free import Event
-from railyard.work.operate.ledger import Away, LeaveReason
 from railyard.work.operate.rules import PPM
-from railyard.work.operate.running import ActiveFault
+from railyard.work.operate.running import ActiveFault, Away, LeaveReason
 from railyard.work.operate.state import ENDED
 
 if TYPE_CHECKING:

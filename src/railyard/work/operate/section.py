@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 from pydantic import BeforeValidator, Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from railyard.kit.schema.bounds import Bounds, limits
+from railyard.kit.schema.quantity import Bounds, limits
 from railyard.work.scenario.quantity import (
     SOME_TIME,
     Count,

@@ -20,8 +20,7 @@ import numpy as np
 from railyard.kit.errors import InputError
 from railyard.measure.result.operate import ServedState, ServiceRow
 from railyard.work.operate.rules import PPM
-from railyard.work.scenario.load import dump, from_values
-from railyard.work.scenario.variants import expand
+from railyard.work.scenario.load import dump, expand, from_values
 from railyard.work.serving.measuring import latencies, objective_of
 from railyard.work.serving.prepare import job_of
 from railyard.work.serving.summary import scaled

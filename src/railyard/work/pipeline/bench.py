@@ -15,8 +15,7 @@ from railyard.measure.serving.journeys import quantiles
 from railyard.measure.serving.objective import Objective
 from railyard.work.pipeline.measuring import bill_parts, measure, parts, shown, streaming, uses_of
 from railyard.work.pipeline.model_stage import job_of, takers_of
-from railyard.work.scenario.load import dump
-from railyard.work.scenario.variants import Variant, without_compare
+from railyard.work.scenario.load import Variant, dump, without_compare
 from railyard.work.serving.measuring import objective_of
 from railyard.work.study.provenance import Memo
 

@@ -43,8 +43,7 @@ from railyard.work.pipeline.batched import (
     tool,
 )
 from railyard.work.pipeline.section import EncodeStage, HostStage, RetrieveStage, ToolStage, waits_for
-from railyard.work.scenario.load import blaming, dump
-from railyard.work.scenario.variants import Variant
+from railyard.work.scenario.load import Variant, blaming, dump
 from railyard.work.serving.figures import thrashed, too_long, uses_of
 from railyard.work.serving.measuring import replicas_of
 from railyard.work.serving.prepare import service_of

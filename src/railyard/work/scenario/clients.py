@@ -5,7 +5,7 @@ from typing import Annotated
 from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from railyard.kit.schema.bounds import Bounds, limits
+from railyard.kit.schema.quantity import Bounds, limits
 from railyard.work.scenario.quantity import (
     SOME_RATE,
     SOME_TIME,

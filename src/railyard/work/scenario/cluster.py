@@ -26,9 +26,8 @@ from railyard.cluster.spec import (
 )
 from railyard.cluster.tenancy import MECHANISMS, TenancySpec, TenantSpec
 from railyard.kit import quantities
-from railyard.kit.schema.bounds import Bounds, limits, more_than
 from railyard.kit.schema.field import FieldRecord, records
-from railyard.kit.schema.quantity import LENGTH
+from railyard.kit.schema.quantity import LENGTH, Bounds, limits, more_than
 from railyard.work.scenario.quantity import Length, LinkRate, Natural, Positive, Ratio, Text, Whole
 from railyard.work.scenario.section import (
     FabricSection,

@@ -10,8 +10,7 @@ from pydantic import Field, create_model, model_validator
 from pydantic_core import PydanticCustomError
 
 from railyard.cluster.fault.recovery import Recovery
-from railyard.kit.schema.bounds import limits
-from railyard.kit.schema.quantity import TIME
+from railyard.kit.schema.quantity import TIME, limits
 from railyard.work.scenario.quantity import Flag, Ratio, Text, Time, Whole
 from railyard.work.scenario.section import Section, fields_given, section_of, tagged
 from railyard.work.training.sync.spec import KINDS, Communication

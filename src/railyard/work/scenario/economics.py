@@ -7,8 +7,7 @@ from pydantic_core import PydanticCustomError
 
 from railyard.catalog import Range
 from railyard.kit.errors import did_you_mean
-from railyard.kit.schema.bounds import SHARE, limits
-from railyard.kit.schema.quantity import ENERGY_PRICE, SPACE_PRICE, SPAN, YEARS
+from railyard.kit.schema.quantity import ENERGY_PRICE, SHARE, SPACE_PRICE, SPAN, YEARS, limits
 from railyard.work.scenario import quantity
 from railyard.work.scenario.section import Section
 

@@ -1,7 +1,8 @@
-"""Loads a scenario from a file or from Python values; every fault is in one error."""
+"""Loads a scenario from a file or from Python values, with every variant to compare; every fault is in one error."""
 
 from __future__ import annotations
 
+import itertools
 import warnings
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -10,8 +11,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from railyard.kit.errors import InputError
+from railyard.kit.errors import InputError, Refusals
 from railyard.kit.schema import yaml
+from railyard.kit.schema.yaml import Mark, Node, from_plain
 from railyard.work.scenario import override, problems
 from railyard.work.scenario.model import Scenario
 
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from railyard.kit.errors import Problem
-    from railyard.kit.schema.yaml import Node
+
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -166,3 +168,152 @@ def dump(scenario: BaseModel) -> dict[str, object]:
         warnings.simplefilter("error")
         plain: dict[str, Any] = scenario.model_dump(mode="json", by_alias=True, exclude_none=True)
     return plain
+
+
+MOST = 1000
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One scenario of a comparison.
+
+    Attributes:
+        settings: The keys in which it differs from the others, and their values.
+    """
+
+    name: str
+    settings: Mapping[str, Any]
+    draft: Draft
+
+    @property
+    def bound(self) -> bool:
+        """Whether its back-end cannot be bought."""
+        return self.draft.scenario.cluster.back_end.spec().fabric.bound
+
+
+def expand(draft: Draft, varies: Sequence[str] = ()) -> list[Variant]:
+    """All variants of a scenario; `varies` (`key=a,b,c`) takes the place of what the file compares.
+
+    Raises:
+        InputError: A variant is no valid scenario, there are too many, or two of them are the same.
+    """
+    pairs = [override.parse_vary(text) for text in varies]
+    if pairs:
+        return _combinations(draft, pairs)
+    compare = draft.scenario.compare
+    if compare.vary:
+        return _combinations(draft, [(key, _nodes(draft, key)) for key in compare.vary])
+    if compare.variants:
+        return [_named(draft, "variants", number, cumulative=False) for number in range(len(compare.variants))]
+    if compare.steps:
+        return [_named(draft, "steps", number, cumulative=True) for number in range(len(compare.steps))]
+    return [Variant(draft.scenario.name, {}, draft)]
+
+
+def ended(draft: Draft, failed: Sequence[str]) -> list[Variant]:
+    """The variants of a scenario that a run has figures of."""
+    return [one for one in expand(draft) if one.name not in failed]
+
+
+def resolved(draft: Draft, varies: Sequence[str] = ()) -> dict[str, object]:
+    """The scenario with defaults written out, and with the comparison of the command line in it."""
+    if not varies:
+        return dump(draft.scenario)
+    pairs = [override.parse_vary(text) for text in varies]
+    compare = {"vary": {key: [node.plain() for node in nodes] for key, nodes in pairs}}
+    return dump(draft.changed({"compare": from_plain(compare, Mark("--vary"))}).scenario)
+
+
+def _nodes(draft: Draft, key: str) -> list[Node]:
+    listed = draft.tree.value["compare"].value["vary"].value[key]
+    return list(listed.value)
+
+
+def _combinations(draft: Draft, pairs: list[tuple[str, list[Node]]]) -> list[Variant]:
+    keys = [key for key, _ in pairs]
+    twice = next((key for number, key in enumerate(keys) if key in keys[:number]), None)
+    if twice is not None:
+        raise InputError(f"`{twice}` is varied twice", key=twice, hint="give all its values at once")
+    total = 1
+    for key, values in pairs:
+        refuse_twins(key, values)
+        total *= len(values)
+    if total > MOST:
+        key, values = max(pairs, key=lambda pair: len(pair[1]))
+        found, allowed = f"{len(values):,} values", f"at most {MOST:,} variants"
+        problem = values[0].problem(f"{total:,} variants are too many", key=key, found=found, allowed=allowed)
+        raise InputError.many([problem])
+    base = without_compare(draft)
+    faults, made = Refusals(), []
+    for combination in itertools.product(*(values for _, values in pairs)):
+        with faults:
+            made.append(variant_of(base, dict(zip(keys, combination, strict=True))))
+    faults.raise_all()
+    return made
+
+
+def refuse_twins(key: str, values: Sequence[Node]) -> None:
+    """Rejects two variants of the same name.
+
+    Raises:
+        InputError: A value appears twice.
+    """
+    plain = [(type(node.value), node.plain()) for node in values]
+    for number, value in enumerate(plain):
+        if value in plain[:number]:
+            raise InputError.many([values[number].mark.problem(f"`{value[1]}` appears twice", key=key)])
+
+
+def variant_of(base: Draft, changes: Mapping[str, Node]) -> Variant:
+    """The scenario with other values under dotted keys, named after them.
+
+    Raises:
+        InputError: It is no valid scenario.
+    """
+    settings = {key: node.plain() for key, node in changes.items()}
+    return Variant(name_of(settings), settings, base.changed(changes))
+
+
+def name_of(settings: Mapping[str, Any]) -> str:
+    """Name of a variant with these settings: `roce, tp 8`."""
+    return ", ".join(_words(key, value) for key, value in settings.items())
+
+
+def _named(draft: Draft, form: str, number: int, *, cumulative: bool) -> Variant:
+    listed = draft.tree.value["compare"].value[form].value
+    changes: dict[str, Node] = {}
+    for item in listed[0 if cumulative else number : number + 1]:
+        changes.update(item.value["set"].value if "set" in item.value else {})
+    section = getattr(draft.scenario.compare, form)[number]
+    return Variant(section.name, dict(section.set), without_compare(draft).changed(changes))
+
+
+def without_compare(draft: Draft) -> Draft:
+    """The scenario alone, so that a variant does not carry the comparison it is part of."""
+    if "compare" not in draft.tree.value:
+        return draft
+    return draft.changed({"compare": from_plain({}, Mark("scenario"))})
+
+
+def _words(key: str, value: Any) -> str:
+    """`roce`, or `tp 8` where the value alone would not say what it is."""
+    if isinstance(value, dict):
+        inner = ", ".join(
+            f"{name} {_inner(item)}" if name not in override.TAGS.values() else str(item)
+            for name, item in value.items()
+        )
+        return inner or key.rpartition(".")[2]
+    last = key.rpartition(".")[2]
+    if value is None:
+        return f"no {last.replace('_', ' ')}"
+    plain = last in {"fabric", "topology", "server", "model", "name", "kind", "switch", "engine", "precision", "policy"}
+    return str(value) if plain and isinstance(value, str) else f"{last.replace('_', ' ')} {value}"
+
+
+def _inner(value: Any) -> str:
+    """A value within a section; of a pool how many replicas it has, of other sections `(key value, ...)`."""
+    if not isinstance(value, dict):
+        return str(value)
+    if "replicas" in value:
+        return str(value["replicas"])
+    return f"({', '.join(f'{name} {_inner(item)}' for name, item in value.items())})"

@@ -8,7 +8,7 @@ from pydantic import Field, create_model, model_validator
 from pydantic_core import PydanticCustomError
 
 from railyard.kit.errors import InputError
-from railyard.kit.schema.bounds import Bounds, limits
+from railyard.kit.schema.quantity import Bounds, limits
 from railyard.work.scenario.cluster import ClusterSection
 from railyard.work.scenario.conditions import CollectivesSection, CompareSection, JitterSection, RecoverySection
 from railyard.work.scenario.economics import EconomicsSection

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Discriminator, Field, Tag, field_validator
 from pydantic_core import PydanticCustomError
 
-from railyard.kit.schema.bounds import Bounds, limits, more_than
+from railyard.kit.schema.quantity import Bounds, limits, more_than
 from railyard.work.scenario.quantity import (
     SOME_TIME,
     Flag,

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import BaseModel, Discriminator
 
 from railyard.kit.errors import InputError, Problem, causes, did_you_mean
-from railyard.kit.schema.bounds import Bounds
+from railyard.kit.schema.quantity import Bounds
 from railyard.kit.schema.yaml import Mark, Node, kind_of
 from railyard.work.scenario.override import SHORT
 

@@ -8,7 +8,6 @@ from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, St
 from pydantic_core import PydanticCustomError
 
 from railyard.kit.errors import InputError
-from railyard.kit.schema.bounds import limits
 from railyard.kit.schema.quantity import (
     COUNT,
     ENERGY_PRICE,
@@ -29,6 +28,7 @@ from railyard.kit.schema.quantity import (
     TIME,
     YEARS,
     Quantity,
+    limits,
 )
 
 if TYPE_CHECKING:

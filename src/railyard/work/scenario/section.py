@@ -28,8 +28,8 @@ from railyard.cluster.fault.fault import Fault, faults
 from railyard.cluster.topology import topologies
 from railyard.kit import quantities
 from railyard.kit.registry import Registry
-from railyard.kit.schema import bounds
 from railyard.kit.schema.field import FieldRecord, records
+from railyard.kit.schema.quantity import METADATA_KEY, Bounds, fraction, integer
 from railyard.work.scenario import quantity
 
 if TYPE_CHECKING:
@@ -132,8 +132,8 @@ _READERS: Mapping[Any, Any] = {
     quantities.ratio: quantity.Ratio,
     quantities.count: quantity.Count,
     quantities.money: quantity.Money,
-    bounds.integer: quantity.Natural,
-    bounds.fraction: quantity.Ratio,
+    integer: quantity.Natural,
+    fraction: quantity.Ratio,
 }
 
 
@@ -200,7 +200,7 @@ def keys_of(record: type, inner: Any = None) -> dict[str, Key]:
             known = recorded[item.name]
             keys[item.name] = Key(known.key, _recorded_annotation(known, inner), known.help, default, known.unit)
         elif not recorded and item.init:
-            annotation = _annotation(hints[item.name], item.name, item.metadata.get(bounds.METADATA_KEY))
+            annotation = _annotation(hints[item.name], item.name, item.metadata.get(METADATA_KEY))
             keys[item.name] = Key(_key_of(item.name), annotation, words.get(item.name), default)
     return keys
 
@@ -279,7 +279,7 @@ def _suffix(name: str) -> str | None:
     return max(found, key=len, default=None)
 
 
-def _annotation(hint: Any, name: str, limits: bounds.Bounds | None) -> Any:
+def _annotation(hint: Any, name: str, limits: Bounds | None) -> Any:
     """The field type of a record's annotation: numbers become quantities within their limits, the rest keeps its shape.
 
     An integer's limits take the place of the usual ones.

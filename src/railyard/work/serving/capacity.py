@@ -12,7 +12,7 @@ from railyard.measure.result.serving import CapacityFigures, FrontPoint, LoadPoi
 from railyard.measure.result.variants import ServedVariant, ServingVariant
 from railyard.measure.serving.journeys import quantiles
 from railyard.measure.serving.objective import capacity, front, goodput
-from railyard.work.scenario.variants import Variant
+from railyard.work.scenario.load import Variant
 from railyard.work.serving.figures import idle_of
 from railyard.work.serving.measuring import as_served, objective_of
 from railyard.work.serving.prepare import job_of

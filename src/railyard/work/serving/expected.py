@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from railyard.engine.serving.closed_form import ExpectedTimes, PoolTotals
-    from railyard.work.scenario.variants import Variant
+    from railyard.work.scenario.load import Variant
     from railyard.work.serving.placing import Ffn, PlacedPool
     from railyard.work.serving.prepare import ServingJob
 

@@ -40,8 +40,7 @@ if TYPE_CHECKING:
     from railyard.graph.request_table import RequestTable
     from railyard.measure.cost.assumptions import Assumptions
     from railyard.work.scenario.cluster import ClusterSection
-    from railyard.work.scenario.load import Draft
-    from railyard.work.scenario.variants import Variant
+    from railyard.work.scenario.load import Draft, Variant
     from railyard.work.serving.cost import IterationCost
     from railyard.work.serving.deployment import ReplicaDeath
     from railyard.work.serving.networks import ServingNetworks

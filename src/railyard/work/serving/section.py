@@ -7,8 +7,7 @@ from pydantic import BeforeValidator, Field, Strict, model_validator
 from pydantic_core import PydanticCustomError
 
 from railyard.kit.errors import InputError
-from railyard.kit.schema.bounds import Bounds, limits, more_than
-from railyard.kit.schema.quantity import SPAN
+from railyard.kit.schema.quantity import SPAN, Bounds, limits, more_than
 from railyard.work.scenario.cluster import NetworkSection
 from railyard.work.scenario.quantity import (
     SOME_RATE,

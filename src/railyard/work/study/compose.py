@@ -30,8 +30,7 @@ if TYPE_CHECKING:
     from railyard.cluster.spec import ClusterSpec
     from railyard.measure.cost.assumptions import Assumptions
     from railyard.work.scenario.cluster import ClusterSection
-    from railyard.work.scenario.load import Draft
-    from railyard.work.scenario.variants import Variant
+    from railyard.work.scenario.load import Draft, Variant
     from railyard.work.study.provenance import Memo
     from railyard.work.training.section import TrainingSection
 

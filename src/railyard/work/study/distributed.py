@@ -36,8 +36,7 @@ if TYPE_CHECKING:
     from railyard.kit.registry import Registry
     from railyard.measure.cost.assumptions import Source
     from railyard.work.scenario.clients import AvailableSection, ClientsSection, SharedLinkSection
-    from railyard.work.scenario.load import Draft
-    from railyard.work.scenario.variants import Variant
+    from railyard.work.scenario.load import Draft, Variant
     from railyard.work.study.provenance import Memo
     from railyard.work.study.tasks import Control
 

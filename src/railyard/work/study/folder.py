@@ -27,8 +27,7 @@ if TYPE_CHECKING:
 
     from railyard.graph import Record
     from railyard.measure.result.reading import Result
-    from railyard.work.scenario.load import Draft
-    from railyard.work.scenario.variants import Variant
+    from railyard.work.scenario.load import Draft, Variant
 
 
 def key_of(*what: object) -> str:

@@ -8,7 +8,7 @@ from railyard.kit.errors import InputError
 from railyard.measure.result.reading import FORMAT, Result, kind_of
 from railyard.measure.result.section import ProvenanceFigures
 from railyard.measure.verdict import verdict_of
-from railyard.work.scenario import load, variants
+from railyard.work.scenario import load
 from railyard.work.study.provenance import each_once
 
 if TYPE_CHECKING:
@@ -73,8 +73,7 @@ def _scenarios(result: Result) -> list[dict[str, Any]]:
     plain = {key: value for key, value in result.scenario.items() if key != "format"}
     draft = load.from_values(plain)
     found = [
-        _flat(load.dump(each.draft.scenario))
-        for each in variants.ended(draft, [one.name for one in result.failed or ()])
+        _flat(load.dump(each.draft.scenario)) for each in load.ended(draft, [one.name for one in result.failed or ()])
     ]
     if len(found) != len(result.variants):
         raise InputError(f"the run of `{result.name}` holds other variants than its scenario")

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from railyard.measure.result.reading import Variant as Figures
     from railyard.measure.result.section import KeyFigure
     from railyard.measure.result.variants import BaseVariant
-    from railyard.work.scenario.variants import Variant
+    from railyard.work.scenario.load import Variant
     from railyard.work.study.tasks import Control
 
 
@@ -126,7 +126,7 @@ def _unexplained(file: Path, *_: object, **_how: object) -> Any:
 
 def _expand(draft: Any, varies: Sequence[str]) -> Sequence[Any]:
     """The variants of a scenario."""
-    from railyard.work.scenario.variants import (
+    from railyard.work.scenario.load import (
         expand,  # it reads sections of kinds, which may stand next to this record
     )
 
@@ -135,7 +135,7 @@ def _expand(draft: Any, varies: Sequence[str]) -> Sequence[Any]:
 
 def _resolved(draft: Any, varies: Sequence[str]) -> dict[str, Any]:
     """A scenario as plain values, with its comparison."""
-    from railyard.work.scenario.variants import resolved
+    from railyard.work.scenario.load import resolved
 
     return resolved(draft, varies)
 

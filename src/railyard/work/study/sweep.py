@@ -27,8 +27,7 @@ from railyard.kit.files import MOST_STREAMED, copy_file, read_bytes, read_text
 from railyard.measure.cost.assumptions import Source
 from railyard.measure.result.reading import Variant as Figures
 from railyard.work.scenario import load
-from railyard.work.scenario.load import dump
-from railyard.work.scenario.variants import Variant
+from railyard.work.scenario.load import Variant, dump
 from railyard.work.study.folder import begun, digests_of, key_of, slug
 from railyard.work.study.kind import STOPPED, Failed, MeasuredVariant, kinds
 from railyard.work.study.provenance import version

@@ -8,15 +8,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from railyard.collective.pattern import direct
+from railyard.collective.algorithm import direct
 from railyard.collective.policy import KINDS
 from railyard.collective.synthesis.of_cluster import network_of
 from railyard.collective.synthesis.written import of_schedule, of_text
 from railyard.graph import Communicators, Job, Kind, Label, Stream, TaskGraph
 from railyard.work.scenario.load import blaming
 from railyard.work.study import compose
-from railyard.work.training.conditions import engine_of, keeps_of, policy_of
-from railyard.work.training.prepare import faults_of
+from railyard.work.training.prepare import engine_of, faults_of, keeps_of, policy_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

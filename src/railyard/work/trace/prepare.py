@@ -14,9 +14,8 @@ from railyard.work.scenario.load import blaming, dump
 from railyard.work.study import compose
 from railyard.work.study.deaths import refuse_fatal
 from railyard.work.study.provenance import Memo
-from railyard.work.trace import importer
-from railyard.work.training.conditions import engine_of, policy_of
-from railyard.work.training.prepare import faults_of
+from railyard.work.trace import formats
+from railyard.work.training.prepare import engine_of, faults_of, policy_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,8 +28,7 @@ if TYPE_CHECKING:
     from railyard.collective import CollectivePolicy
     from railyard.engine import Engine, Jitter
     from railyard.measure.cost.assumptions import Assumptions
-    from railyard.work.scenario.load import Draft
-    from railyard.work.scenario.variants import Variant
+    from railyard.work.scenario.load import Draft, Variant
     from railyard.work.trace.builder import Trace
 
 PLACE = ("workload", "trace")
@@ -122,8 +120,8 @@ def read_trace(draft: Draft) -> tuple[str, Trace]:
     with blaming(draft, *PLACE):
         if not path.exists():
             raise InputError("there is no such file", key="file", found=section.file)
-        name = section.format or importer.format_of(path)
-        trace = importer.read(path, name, section)
+        name = section.format or formats.format_of(path)
+        trace = formats.read(path, name, section)
         if not len(trace.graph):
             raise InputError("nothing of the trace can ever start", key="file", found=section.file)
     if section.compute_scale == 1:

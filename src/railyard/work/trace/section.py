@@ -5,10 +5,10 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from railyard.kit.schema.bounds import more_than
+from railyard.kit.schema.quantity import more_than
 from railyard.work.scenario.quantity import Flops, Number, Positive, Text
 from railyard.work.scenario.section import Section, WorkKey, tagged, works
-from railyard.work.trace.importer import importers
+from railyard.work.trace.formats import importers
 
 Scale = Annotated[Number, more_than(0, 1e6)]
 

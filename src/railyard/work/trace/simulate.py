@@ -33,9 +33,9 @@ from railyard.work.study.deaths import listed, words
 from railyard.work.study.kind import MeasuredVariant
 from railyard.work.study.provenance import sources_of
 from railyard.work.training.collectives import collective_rows, packets_of
-from railyard.work.training.conditions import fluid
 from railyard.work.training.graphs import hashes, redrawn
 from railyard.work.training.mean_step import StepTimes
+from railyard.work.training.prepare import fluid
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from railyard.measure import numbers
 from railyard.measure.result.variants import TrafficVariant
-from railyard.work.study.cause_words import card_of
+from railyard.work.study.fault_words import card_of
 from railyard.work.study.presentation import Presentation, Sheet, presentations, quoted
 
 if TYPE_CHECKING:

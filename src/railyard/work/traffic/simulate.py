@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from railyard.kit.errors import InputError
-from railyard.work.trace.importer import format_of, importers, read
+from railyard.work.trace.formats import format_of, importers, read
 from railyard.work.traffic import htsim_topology
 from railyard.work.traffic.htsim_wiring import LINK_TIERS, wire
 from railyard.work.traffic.played import LinkNames, PacketReport, PacketRun

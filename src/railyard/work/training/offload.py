@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-from railyard.kit.schema.bounds import bounded, limits
+from railyard.kit.schema.quantity import bounded, limits
 
 MASTER_BYTES = 4
 """Bytes of a parameter's 32-bit master copy in mixed-precision training."""

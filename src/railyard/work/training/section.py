@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Discriminator, Field, Tag
 
-from railyard.kit.schema.bounds import limits
+from railyard.kit.schema.quantity import limits
 from railyard.work.scenario.conditions import CommunicationSection
 from railyard.work.scenario.quantity import Count, Flag, Text, Whole
 from railyard.work.scenario.section import ModelName, Section, WorkKey, files_of_model, section_of, tagged, works

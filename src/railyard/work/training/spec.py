@@ -9,8 +9,7 @@ import dataclasses
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
-from railyard.kit.schema.bounds import COUNTED, SHARE, SOME_SHARE, bounded, limits, more_than
-from railyard.kit.schema.quantity import FLOP_PER_J, SIZE
+from railyard.kit.schema.quantity import COUNTED, FLOP_PER_J, SHARE, SIZE, SOME_SHARE, bounded, limits, more_than
 from railyard.work.training.offload import MASTER_BYTES
 
 if TYPE_CHECKING:

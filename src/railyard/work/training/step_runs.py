@@ -17,10 +17,10 @@ from railyard.engine.lowering import lower
 from railyard.graph import Job, Kind, MergedJobs
 from railyard.kit.errors import Stopped
 from railyard.work.scenario.load import blaming
-from railyard.work.training.conditions import fluid
 from railyard.work.training.graphs import hashes, redrawn
 from railyard.work.training.loading import with_faster_loading
 from railyard.work.training.parallel.finish import meeting_steps
+from railyard.work.training.prepare import fluid
 from railyard.work.training.storing import Saved, protected_s, state_flows
 
 if TYPE_CHECKING:

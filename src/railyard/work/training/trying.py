@@ -9,7 +9,7 @@ from railyard.kit.errors import InputError, SimulationError
 from railyard.measure.bottleneck import NOT_TRIED
 from railyard.measure.result.step import ChangeRow
 from railyard.work.remedies import Waits, proposals
-from railyard.work.remedies.layouts import changed
+from railyard.work.remedies.job import changed
 from railyard.work.study import compose
 from railyard.work.training.collectives import economics
 from railyard.work.training.faults import on_flow, sorted_out

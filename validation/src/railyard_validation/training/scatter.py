@@ -1,6 +1,6 @@
 """How runs of one system scatter about a prediction that never saw their source, and what a few of them are worth.
 
-The four widths of `railyard.model.own_runs` are those under which the left-out errors of published runs are most
+The four widths of `railyard.work.training.pace` are those under which the left-out errors of published runs are most
 likely: the integral over what the runs of a system share is Laplace's approximation about its most likely value. No
 system counts for more than `MOST` runs. For judging a source they are fitted without it.
 
@@ -19,8 +19,8 @@ import numpy as np
 from scipy.optimize import minimize
 
 from railyard.ask.calibrate.kinds.training import StepPaces, left_open, paces, predicted
-from railyard.model.own_runs import TAIL, Scatter, noise
 from railyard.work.training import profiles
+from railyard.work.training.pace import TAIL, Scatter, noise
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -35,7 +35,6 @@ from railyard.measure.numbers import short
 from railyard.measure.result.calibration import ConstantFit
 from railyard.model import architecture
 from railyard.model.machine import Machine
-from railyard.model.own_runs import TAIL, expected, noise
 from railyard.work.scenario import load
 from railyard.work.scenario.section import Section, fields_given, keys_of, model_file
 from railyard.work.study.compose import written_layout
@@ -44,7 +43,7 @@ from railyard.work.training import profiles
 from railyard.work.training.designs import estimate
 from railyard.work.training.layout import check
 from railyard.work.training.memory import memory
-from railyard.work.training.pace import place, scatter, traits_of
+from railyard.work.training.pace import TAIL, expected, noise, place, scatter, traits_of
 from railyard.work.training.parameters import check_precision
 from railyard.work.training.section import ParallelismSection, SoftwareOverrides
 from railyard.work.training.spec import RECOMPUTE_MODULES, Layout, Lora, OwnRun, SoftwareProfile, Training
@@ -57,8 +56,8 @@ if TYPE_CHECKING:
     from railyard.ask.calibrate.measurements import MeasurementFile
     from railyard.catalog import Accelerator, Catalog
     from railyard.measure.result.calibration import RowFit
-    from railyard.model.own_runs import Scatter
     from railyard.work.training.columns import Columns
+    from railyard.work.training.pace import Scatter
     from railyard.work.training.spec import Precision
 
     F = NDArray[np.float64]

@@ -8,16 +8,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from railyard.collective.policy import KINDS
-from railyard.collective.synthesis import msccl_run, mscclpp_run, of_cluster, written
+from railyard.collective.synthesis import msccl_run, of_cluster, written
 from railyard.collective.synthesis.msccl import msccl_xml
 from railyard.collective.synthesis.msccl_run import parse_program
-from railyard.collective.synthesis.mscclpp import mscclpp_json
+from railyard.collective.synthesis.mscclpp import mscclpp_json, read_plan
 from railyard.collective.tuner import FixedChoices, tuner_table
 from railyard.kit.errors import InputError, SimulationError
 from railyard.kit.files import read_text
 from railyard.work.scenario.load import blaming
-from railyard.work.training.conditions import keeps_of, policy_of
-from railyard.work.training.prepare import faults_of
+from railyard.work.training.prepare import faults_of, keeps_of, policy_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -223,7 +222,7 @@ def _plans(folder: str, files: Mapping[str, str]) -> dict[str, str]:
 
 def _mscclpp(one: Scheduled, text: str) -> Iterator[str]:
     try:
-        kind, ranks, wrong = mscclpp_run.read(text)
+        kind, ranks, wrong = read_plan(text)
     except (ValueError, KeyError, IndexError, TypeError) as error:
         yield f"the plan of {one.kind} is none: {error!r}"
         return

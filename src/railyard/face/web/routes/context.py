@@ -18,10 +18,9 @@ from railyard.work.study.provenance import version
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from railyard.face.web.journal import JobJournal
+    from railyard.face.web.journal import JobJournal, Status
     from railyard.face.web.looking import Looking
     from railyard.face.web.settings import ServerSettings
-    from railyard.face.web.status import Status
 
 
 @dataclass(frozen=True)

@@ -7,10 +7,10 @@ from typing import Annotated, Any
 from fastapi import APIRouter, HTTPException, Query
 
 from railyard.face.web.documents import Checked, DraftText, Estimated, FileName, FileRow, FileText, FileToSave, Template
+from railyard.face.web.journal import templates
 from railyard.face.web.looking import TooSlow
 from railyard.face.web.routes.context import Context, RequestContext
 from railyard.face.web.shelf import Conflict, Missing
-from railyard.face.web.status import templates
 from railyard.work.scenario.model import Scenario
 
 router = APIRouter(tags=["scenarios"])

@@ -20,7 +20,8 @@ from railyard.kit.files import read_bytes, read_text
 from railyard.measure.picture import drawing_of
 from railyard.measure.result.answers import NAMES, AuditAnswer, DiagnosisAnswer, answer_from
 from railyard.measure.result.variants import StepVariant
-from railyard.work.scenario import load, variants
+from railyard.work.scenario import load
+from railyard.work.scenario.load import expand
 from railyard.work.study import compose
 from railyard.work.study import folder as inputs
 from railyard.work.study import folder as kept
@@ -176,7 +177,7 @@ def _cluster(draft: Draft) -> Cluster:
 def _variant(draft: Draft, number: int, person: Path) -> Draft:
     for path in inputs.files_of(draft).values():
         dispatch.refuse_outside(path, person)
-    found = variants.expand(draft)
+    found = expand(draft)
     if number >= len(found):
         raise InputError("the folder holds another scenario than its result")
     return found[number].draft

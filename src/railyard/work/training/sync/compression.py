@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from railyard.graph import CollectiveKind
 from railyard.kit.registry import Registry
-from railyard.kit.schema.bounds import SOME_SHARE, WIDTHS, Bounds, bounded, limits
-from railyard.kit.schema.quantity import SIZE
+from railyard.kit.schema.quantity import SIZE, SOME_SHARE, WIDTHS, Bounds, bounded, limits
 from railyard.work.training.sync.wire import Finding, KernelWork, Leg, Reduction, Round, Technique
 
 if TYPE_CHECKING:

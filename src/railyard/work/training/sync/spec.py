@@ -7,8 +7,7 @@ from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from railyard.kit.registry import Registry
-from railyard.kit.schema.bounds import WIDTHS, bounded, limits
-from railyard.kit.schema.quantity import SIZE
+from railyard.kit.schema.quantity import SIZE, WIDTHS, bounded, limits
 from railyard.work.training.sync.compression import Compression, compressions, share_of
 from railyard.work.training.sync.local import LocalUpdates, local_updates
 from railyard.work.training.sync.wire import Finding, Sparse, Technique, sparsities

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 from railyard.graph import CollectiveKind
 from railyard.kit.registry import Registry
-from railyard.kit.schema.bounds import SHARE, CheckedRecord, bounded
+from railyard.kit.schema.quantity import SHARE, CheckedRecord, bounded
 
 if TYPE_CHECKING:
     from railyard.catalog import Accelerator

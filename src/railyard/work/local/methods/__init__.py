@@ -1,1 +1,0 @@
-"""Methods for training on several sites, one file each; creating the record registers it."""
