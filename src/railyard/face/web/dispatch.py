@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from railyard.face.web.documents import Outcome, TextFault
-from railyard.kit import plugins
+from railyard.kit import registry
 from railyard.kit.errors import InputError
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def confine(folder: Path) -> None:
     Raises:
         InputError: A plugin cannot be loaded.
     """
-    plugins.load()
+    registry.load()
     sys.dont_write_bytecode = True  # of modules that it imports later: where they lie it may not write
     sys.addaudithook(_hook(folder.resolve()))
 
