@@ -484,7 +484,7 @@ export interface ErrorRow {
   prices: Band | null;
 }
 
-/** A variant of a comparison that failed. */
+/** A variant of a comparison without figures. */
 export interface FailedVariant {
   /** of the variant */
   name: string;
@@ -2718,6 +2718,8 @@ export interface Result {
   variants: (EdgeVariant | FederatedVariant | JobsVariant | LocalVariant | OperateVariant | PipelineVariant | ServingVariant | TraceVariant | TrafficVariant | TrainingVariant)[];
   /** which variant is best and which are equal within error; absent without a comparison */
   verdict?: Verdict;
-  /** variants that failed; absent where all did */
+  /** variants that failed; absent where none did */
   failed?: FailedVariant[];
+  /** combinations that cannot be built or run and were left out; absent where all can */
+  impossible?: FailedVariant[];
 }

@@ -181,6 +181,7 @@ class Catalog:
                 found=name,
                 allowed=", ".join(index.names()),
                 hint=index.suggestion(name),
+                unknown=True,
             )
         return found
 

@@ -13,6 +13,7 @@ from railyard.ask.plan.memo import memo_of_plan
 from railyard.face.memo import lists
 from railyard.kit.files import write_text
 from railyard.measure.result.choices import PlanAnswer
+from railyard.work.study import believed
 from railyard.work.study import folder as folders
 from railyard.work.study.presentation import presentation_of
 
@@ -106,7 +107,7 @@ def decision(result: Result) -> dict[str, Any]:
     memo = None if shown.memo is None else shown.memo(result)
     listed = [] if memo is None else lists(memo)
     said = {line for _, lines in listed for line in lines}
-    why = [line for line in shown.why(result) if not line.startswith(tuple(said))]
+    why = [line for line in (*believed.left_out(result), *shown.why(result)) if not line.startswith(tuple(said))]
     if memo is None:
         return _document(shown.verdict(result), why, (), (), None)
     return _document(shown.verdict(result), why, memo.figures, listed, memo.chart)

@@ -100,6 +100,7 @@ class Problem:
         found: What stands there.
         allowed: What may stand there.
         hint: How to fix it; the nearest right spelling where there is one.
+        unknown: Whether what was found is a name that nothing has: it is misspelt, not impossible.
     """
 
     message: str
@@ -110,6 +111,7 @@ class Problem:
     found: str | None = None
     allowed: str | None = None
     hint: str | None = None
+    unknown: bool = False
 
     def headline(self) -> str:
         """The fault: `key: message`, with the hint behind it, or on a line of its own below a table."""
@@ -180,6 +182,10 @@ def causes(rows: Sequence[ErrorDetails]) -> list[ErrorDetails]:
     return [row for row in rows if row["type"] != "too_short" or row["loc"] not in inner]
 
 
+_SHORT = 80
+"""Characters of what is allowed from which on a reason does not list it."""
+
+
 class InputError(RailyardError):
     """Faulty input of the user."""
 
@@ -196,6 +202,7 @@ class InputError(RailyardError):
         found: object = None,
         allowed: object = None,
         hint: str | None = None,
+        unknown: bool = False,
     ) -> None:
         problem = Problem(
             message=message,
@@ -206,6 +213,7 @@ class InputError(RailyardError):
             found=None if found is None else str(found),
             allowed=_allowed_text(allowed),
             hint=hint,
+            unknown=unknown,
         )
         self.problems: tuple[Problem, ...] = (problem,)
         super().__init__(problem.render())
@@ -218,6 +226,13 @@ class InputError(RailyardError):
         error.problems = listed
         error.args = ("\n".join(problem.render() for problem in listed),)
         return error
+
+    @property
+    def reason(self) -> str:
+        """The first problem in one line, with what is allowed where that is short."""
+        problem = self.problems[0]
+        text = problem.headline().splitlines()[0]
+        return f"{text} (allowed: {problem.allowed})" if problem.allowed and len(problem.allowed) < _SHORT else text
 
     def located(
         self,

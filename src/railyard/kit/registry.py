@@ -197,6 +197,7 @@ class Registry(Generic[T]):
                 found=name,
                 allowed=self.names(),
                 hint=did_you_mean(name, self._records),
+                unknown=True,
             )
         return self._records[name]
 

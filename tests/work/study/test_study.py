@@ -75,7 +75,10 @@ def noted(found: Squared, **figures: int) -> Squared:
 
 SUMS = StudyKind(
     name="sums",
-    expand=lambda document, varies: [Number(f"n{value}", value) for value in (*document.numbers, *map(int, varies))],
+    expand=lambda document, varies: (
+        [Number(f"n{value}", value) for value in (*document.numbers, *map(int, varies))],
+        (),
+    ),
     resolved=lambda document, varies: {"name": "sums", "numbers": [*document.numbers, *varies]},
     prepare=lambda variants, _engine: variants,
     engine=lambda _number: "abacus",

@@ -13,7 +13,7 @@ import numpy as np
 from railyard.ask.plan import service  # noqa: F401 - registers its kind of plans
 from railyard.ask.plan.build import DesignBench
 from railyard.ask.plan.objectives import figures_of
-from railyard.ask.plan.outcome import DesignOutcome, layout_of, layout_values, reason
+from railyard.ask.plan.outcome import DesignOutcome, layout_of, layout_values
 from railyard.ask.plan.price import priced
 from railyard.ask.plan.space import space_of
 from railyard.ask.plan.uncertainty import PlanKind, missed_of_step, plan_kinds
@@ -84,7 +84,7 @@ def sweep(bench: DesignBench, points: Sequence[tuple[int, int]], exclude: frozen
         try:
             design = bench.design(point, demand)
         except InputError as error:
-            failed[point, demand] = DesignOutcome(point, demand, "analytic", error=reason(error))
+            failed[point, demand] = DesignOutcome(point, demand, "analytic", error=error.reason)
             continue
         waiting.append(design)
         count += len(design.jobs)
@@ -192,7 +192,7 @@ def _outcome(
             *(seated.cluster, training, outcome, seated.parts, design.assumptions), delivery_s=bench.delivery_s(seated)
         )
     except InputError as error:
-        return DesignOutcome(design.point, design.demand, "analytic", error=reason(error))
+        return DesignOutcome(design.point, design.demand, "analytic", error=error.reason)
     return replace(outcome, figures=figures_of(found))
 
 
@@ -224,7 +224,7 @@ def simulated(
     try:
         return plan_kinds.get(bench.space.base.kind).run(bench, (point, demand), engine, layout, budget_hops)
     except InputError as error:
-        text = reason(error)
+        text = error.reason
     except SimulationError as error:
         text = str(error).splitlines()[0]
     return DesignOutcome(point, demand, engine, error=text, layouts=(dict(layout),))

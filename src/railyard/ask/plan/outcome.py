@@ -12,8 +12,6 @@ from railyard.work.training.spec import Layout
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from railyard.kit.errors import InputError
-
 
 @dataclass(frozen=True)
 class DesignOutcome:
@@ -121,10 +119,3 @@ def layout_of(values: Mapping[str, Any]) -> Layout:
     if "recompute_modules" in given:
         given["recompute_modules"] = tuple(given["recompute_modules"])
     return Layout(**given)
-
-
-def reason(error: InputError) -> str:
-    """Why a point cannot be, in one line."""
-    problem = error.problems[0]
-    text = problem.headline().splitlines()[0]
-    return f"{text} (allowed: {problem.allowed})" if problem.allowed and len(problem.allowed) < 80 else text

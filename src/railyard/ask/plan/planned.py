@@ -11,6 +11,7 @@ from railyard.ask.plan.space import space_of
 from railyard.kit.errors import InputError, did_you_mean
 from railyard.measure.cost.assumptions import grid
 from railyard.work.scenario import override
+from railyard.work.scenario.load import owner
 from railyard.work.study import compose
 
 if TYPE_CHECKING:
@@ -73,12 +74,6 @@ def _refuse(node: Node, key: str, where: str, tries: Iterable[InputError | None]
         raise InputError.many([node.problem(problem.message, key=where, **more)])
 
 
-def _owner(keys: Sequence[str], blamed: str) -> str:
-    """The key of some that what is blamed lies under, the one that says most of it."""
-    found = [key for key in keys if blamed.startswith((".".join(override.full_path(key)), key))]
-    return max(found, key=lambda key: len(override.full_path(key)), default="")
-
-
 def _neighbours(space: DesignSpace, number: int, at: int) -> Iterator[int]:
     """Points with a value: with all other keys at their first, then each of these at each of its own."""
     first = [0] * len(space.keys)
@@ -101,7 +96,7 @@ def _read(space: DesignSpace, point: int, key: str, demand: int = 0) -> InputErr
         scenario = space.draft(point, demand).scenario
     except InputError as error:
         keys = (*space.keys, *space.demands[demand].changes)
-        return error if any(_owner(keys, one.key or "") == key for one in error.problems) else None
+        return error if any(owner(keys, one.key or "") == key for one in error.problems) else None
     try:
         _find_parts(scenario, compose.catalog_of(space.draft(point, demand)), path)
         if scenario.economics.grid and path in ("economics", "economics.grid"):

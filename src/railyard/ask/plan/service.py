@@ -12,7 +12,7 @@ import numpy as np
 
 from railyard.ask.plan.build import PlannedHardware
 from railyard.ask.plan.objectives import figures_of
-from railyard.ask.plan.outcome import DesignOutcome, reason
+from railyard.ask.plan.outcome import DesignOutcome
 from railyard.ask.plan.price import ServicePrice, kept_of
 from railyard.ask.plan.uncertainty import PlanKind, TimeError, modelled, plan_kinds
 from railyard.kit.errors import InputError
@@ -73,7 +73,7 @@ def sweep(bench: DesignBench, points: Sequence[tuple[int, int]], exclude: frozen
         try:
             yield _closed(bench, point, demand, exclude)
         except InputError as error:
-            yield DesignOutcome(point, demand, "analytic", error=reason(error))
+            yield DesignOutcome(point, demand, "analytic", error=error.reason)
 
 
 def _run(

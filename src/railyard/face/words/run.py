@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from railyard.face.terminal import Table, emit, print_parts, wrapped
 from railyard.kit.errors import InputError
 from railyard.work.scenario.packet import assign
+from railyard.work.study import believed
 from railyard.work.study.presentation import presentation_of
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ def show(finished: api.Run, *, quiet: bool, details: bool) -> None:
         notes = shown.notes(result)
         hidden = 0 if details else len(notes) - _NOTES
         more = [f"note: {hidden} more with --details and in the report"] if hidden > 1 else []
-        lines = [*shown.why(result), *(notes[:_NOTES] if more else notes), *more]
+        lines = [*believed.left_out(result), *shown.why(result), *(notes[:_NOTES] if more else notes), *more]
         emit("\n".join(["", *map(wrapped, lines), "", f"report: {finished.report_path}"]))
 
 

@@ -51,7 +51,7 @@ V = TypeVar("V", bound=BaseVariant)
 
 
 class FailedVariant(Figures):
-    """A variant of a comparison that failed."""
+    """A variant of a comparison without figures."""
 
     name: str = Field(description="of the variant")
     settings: Values = Field(description="the keys in which it differs, and their values")
@@ -70,8 +70,16 @@ class Result(Figures):
         default=None, description="which variant is best and which are equal within error; absent without a comparison"
     )
     failed: tuple[FailedVariant, ...] | None = Field(
-        default=None, description="variants that failed; absent where all did"
+        default=None, description="variants that failed; absent where none did"
     )
+    impossible: tuple[FailedVariant, ...] | None = Field(
+        default=None, description="combinations that cannot be built or run and were left out; absent where all can"
+    )
+
+    @property
+    def absent(self) -> frozenset[str]:
+        """Names of variants of the scenario without figures."""
+        return frozenset(one.name for one in (*(self.failed or ()), *(self.impossible or ())))
 
     def of(self, kind: type[V]) -> tuple[V, ...]:
         """The variants of a class, such as `StepVariant` or `JobsVariant`."""

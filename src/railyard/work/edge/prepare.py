@@ -130,7 +130,7 @@ def _serving(draft: Draft, section: EdgeSection, place: PlaceSection, sites: int
     made = load.from_values(values, None)
     alone = load.Draft(made.scenario, made.tree, draft.folder)
     kind = kinds.get("serving")
-    job: ServingJob = kind.prepare(kind.expand(alone, ()), None)[0]
+    job: ServingJob = kind.prepare(kind.expand(alone, ())[0], None)[0]
     return job
 
 

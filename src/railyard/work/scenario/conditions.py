@@ -143,7 +143,7 @@ class CompareSection(Section):
 
     vary: dict[Text, Annotated[tuple[Any, ...], Field(min_length=1)]] = Field(
         default_factory=dict,
-        description="Dotted keys and the values of each; every combination is run.",
+        description="Dotted keys and the values of each; every possible combination is run.",
         examples=[{"fabric": ["roce", "infiniband"]}],
     )
     variants: tuple[VariantSection, ...] = Field(

@@ -18,7 +18,7 @@ from railyard.work.scenario import override, problems
 from railyard.work.scenario.model import Scenario
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from railyard.kit.errors import Problem
 
@@ -191,11 +191,38 @@ class Variant:
         return self.draft.scenario.cluster.back_end.spec().fabric.bound
 
 
+@dataclass(frozen=True)
+class ImpossibleVariant:
+    """A combination of values that cannot be built or run.
+
+    Attributes:
+        error: Why.
+    """
+
+    name: str
+    settings: Mapping[str, Any]
+    error: InputError
+
+
 def expand(draft: Draft, varies: Sequence[str] = ()) -> list[Variant]:
     """All variants of a scenario; `varies` (`key=a,b,c`) takes the place of what the file compares.
 
     Raises:
         InputError: A variant is no valid scenario, there are too many, or two of them are the same.
+    """
+    made, impossible = possible(draft, varies)
+    refused = Refusals()
+    _collect(refused, (one.error for one in impossible))
+    refused.raise_all()
+    return made
+
+
+def possible(draft: Draft, varies: Sequence[str] = ()) -> tuple[list[Variant], list[ImpossibleVariant]]:
+    """The variants of a scenario, and combinations of values that are no valid scenario.
+
+    Raises:
+        InputError: A key or a value is misspelt, no variant is a valid scenario, there are too many, or two of them are
+            the same.
     """
     pairs = [override.parse_vary(text) for text in varies]
     if pairs:
@@ -204,15 +231,20 @@ def expand(draft: Draft, varies: Sequence[str] = ()) -> list[Variant]:
     if compare.vary:
         return _combinations(draft, [(key, _nodes(draft, key)) for key in compare.vary])
     if compare.variants:
-        return [_named(draft, "variants", number, cumulative=False) for number in range(len(compare.variants))]
+        return [_named(draft, "variants", number, cumulative=False) for number in range(len(compare.variants))], []
     if compare.steps:
-        return [_named(draft, "steps", number, cumulative=True) for number in range(len(compare.steps))]
-    return [Variant(draft.scenario.name, {}, draft)]
+        return [_named(draft, "steps", number, cumulative=True) for number in range(len(compare.steps))], []
+    return [Variant(draft.scenario.name, {}, draft)], []
 
 
-def ended(draft: Draft, failed: Sequence[str]) -> list[Variant]:
-    """The variants of a scenario that a run has figures of."""
-    return [one for one in expand(draft) if one.name not in failed]
+def ended(draft: Draft, absent: Collection[str]) -> list[Variant]:
+    """The variants of a scenario that a run has figures of.
+
+    Args:
+        draft: The scenario of the run.
+        absent: Names of those that failed or were impossible.
+    """
+    return [one for one in possible(draft)[0] if one.name not in absent]
 
 
 def resolved(draft: Draft, varies: Sequence[str] = ()) -> dict[str, object]:
@@ -229,7 +261,7 @@ def _nodes(draft: Draft, key: str) -> list[Node]:
     return list(listed.value)
 
 
-def _combinations(draft: Draft, pairs: list[tuple[str, list[Node]]]) -> list[Variant]:
+def _combinations(draft: Draft, pairs: list[tuple[str, list[Node]]]) -> tuple[list[Variant], list[ImpossibleVariant]]:
     keys = [key for key, _ in pairs]
     twice = next((key for number, key in enumerate(keys) if key in keys[:number]), None)
     if twice is not None:
@@ -244,12 +276,57 @@ def _combinations(draft: Draft, pairs: list[tuple[str, list[Node]]]) -> list[Var
         problem = values[0].problem(f"{total:,} variants are too many", key=key, found=found, allowed=allowed)
         raise InputError.many([problem])
     base = without_compare(draft)
-    faults, made = Refusals(), []
-    for combination in itertools.product(*(values for _, values in pairs)):
-        with faults:
-            made.append(variant_of(base, dict(zip(keys, combination, strict=True))))
-    faults.raise_all()
-    return made
+    every = [dict(zip(keys, one, strict=True)) for one in itertools.product(*(values for _, values in pairs))]
+    tried = [(changes, _tried(base, changes)) for changes in every]
+    _refuse_misspelt(pairs, tried)
+    made = [found for _, found in tried if isinstance(found, Variant)]
+    impossible = [found for _, found in tried if isinstance(found, ImpossibleVariant)]
+    return made, impossible
+
+
+def _tried(base: Draft, changes: Mapping[str, Node]) -> Variant | ImpossibleVariant:
+    try:
+        return variant_of(base, changes)
+    except InputError as error:
+        settings = {key: node.plain() for key, node in changes.items()}
+        return ImpossibleVariant(name_of(settings), settings, error)
+
+
+def _refuse_misspelt(
+    pairs: Sequence[tuple[str, Sequence[Node]]],
+    tried: Sequence[tuple[Mapping[str, Node], Variant | ImpossibleVariant]],
+) -> None:
+    """Rejects values that no other value makes valid, and a comparison of which nothing is.
+
+    Raises:
+        InputError: With the problems of such values; with all where no combination is valid.
+    """
+    keys, refused = [key for key, _ in pairs], Refusals()
+    for key, values in pairs:
+        for value in values:
+            found = [one for changes, one in tried if changes[key] is value]
+            wrong = [one.error for one in found if isinstance(one, ImpossibleVariant)]
+            if len(wrong) == len(found) and all(_is_of(error, key, keys) for error in wrong):
+                _collect(refused, wrong)
+    if all(isinstance(one, ImpossibleVariant) for _, one in tried):
+        _collect(refused, [one.error for _, one in tried if isinstance(one, ImpossibleVariant)])
+    refused.raise_all()
+
+
+def _collect(refused: Refusals, errors: Iterable[InputError]) -> None:
+    for error in errors:
+        with refused:
+            raise error
+
+
+def _is_of(error: InputError, key: str, keys: Sequence[str]) -> bool:
+    return any(owner(keys, problem.key or "") == key for problem in error.problems)
+
+
+def owner(keys: Sequence[str], blamed: str) -> str:
+    """The key of some that what is blamed lies under, the one that says most of it; empty: none."""
+    found = [key for key in keys if blamed.startswith((".".join(override.full_path(key)), key))]
+    return max(found, key=lambda key: len(override.full_path(key)), default="")
 
 
 def refuse_twins(key: str, values: Sequence[Node]) -> None:

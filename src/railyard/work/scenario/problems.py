@@ -230,16 +230,20 @@ def _unknown_key(location: tuple[str | int, ...], root: Node, model: type[BaseMo
         allowed=", ".join(allowed) or None,
         hint=_below(name, sections, parent)
         or _nearest_key(name, allowed, mark, below=bool(walked))
-        or (_below(name, [model], root) if walked else None),
+        or (_below(name, [model], root, but=".".join(walked)) if walked else None),
     )
 
 
-def _below(name: str, sections: Iterable[type[BaseModel]], node: Node) -> str | None:
-    """Hint at the place further down at which the key is right, if there is one: first in a section that is there."""
+def _below(name: str, sections: Iterable[type[BaseModel]], node: Node, but: str = "") -> str | None:
+    """Hint at the place further down at which the key is right, if there is one: first in a section that is there.
+
+    None where that place is `but`: there the key is right with another kind of section only.
+    """
     levels = [level for section in sections for level in _places(section).get(name, ())]
     used = [place for level in levels for place in level if _there(node, place)]
     places = used or [place for level in levels[:1] for place in level if len(level) == 1]
-    return f"`{name}` stands under `{min(places, key=len)}`" if places else None
+    place = min(places, key=len, default=but)
+    return None if place == but else f"`{name}` stands under `{place}`"
 
 
 def _there(node: Node, path: str) -> bool:

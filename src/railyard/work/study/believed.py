@@ -173,6 +173,17 @@ def _under(settings: Mapping[str, object], key: str) -> str:
     return "its default"
 
 
+def left_out(result: Result) -> list[str]:
+    """A sentence for each reason for which combinations were left out, with their names."""
+    names: dict[str, list[str]] = defaultdict(list)
+    for one in result.impossible or ():
+        names[one.error].append(one.name)
+    return [
+        f"Left out: {listed(who)} {'is' if len(who) == 1 else 'are'} impossible ({reason})."
+        for reason, who in names.items()
+    ]
+
+
 def unexercised(result: Result) -> str:
     """A sentence on varied values that have no effect; empty if all have."""
     if result.verdict is None:

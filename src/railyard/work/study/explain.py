@@ -52,7 +52,7 @@ def estimate(draft: Draft) -> Result | Sequence[KeyFigure]:
             allowed=[name for name, one in kinds.items() if one.closed_form or one.expected],
             hint="run it: the simulation gives the answer",
         )
-    first = kind.expand(draft, ())[0]
+    first = kind.expand(draft, ())[0][0]
     if kind.expected is not None:
         return kind.expected(first)
     alone = first.draft.with_values({"compare": {}, "repeat": 1}, "the estimate")

@@ -72,9 +72,7 @@ def _scenarios(result: Result) -> list[dict[str, Any]]:
         return [_flat({**result.scenario, **one.settings}) for one in result.variants]
     plain = {key: value for key, value in result.scenario.items() if key != "format"}
     draft = load.from_values(plain)
-    found = [
-        _flat(load.dump(each.draft.scenario)) for each in load.ended(draft, [one.name for one in result.failed or ()])
-    ]
+    found = [_flat(load.dump(each.draft.scenario)) for each in load.ended(draft, result.absent)]
     if len(found) != len(result.variants):
         raise InputError(f"the run of `{result.name}` holds other variants than its scenario")
     return found

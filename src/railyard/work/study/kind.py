@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from railyard.measure.result.reading import Variant as Figures
     from railyard.measure.result.section import KeyFigure
     from railyard.measure.result.variants import BaseVariant
-    from railyard.work.scenario.load import Variant
+    from railyard.work.scenario.load import ImpossibleVariant, Variant
     from railyard.work.study.tasks import Control
 
 
@@ -124,13 +124,13 @@ def _unexplained(file: Path, *_: object, **_how: object) -> Any:
     raise InputError("only steps of training and serving runs can be explained", file=file)
 
 
-def _expand(draft: Any, varies: Sequence[str]) -> Sequence[Any]:
-    """The variants of a scenario."""
+def _expand(draft: Any, varies: Sequence[str]) -> tuple[Sequence[Any], Sequence[ImpossibleVariant]]:
+    """The variants of a scenario, and combinations that are none."""
     from railyard.work.scenario.load import (
-        expand,  # it reads sections of kinds, which may stand next to this record
+        possible,  # it reads sections of kinds, which may stand next to this record
     )
 
-    return expand(draft, varies)
+    return possible(draft, varies)
 
 
 def _resolved(draft: Any, varies: Sequence[str]) -> dict[str, Any]:
@@ -173,7 +173,7 @@ class StudyKind(Generic[D, V, P, O, M]):
         search: Further runs that the document asks for, such as its capacity, added to the figures.
         relate: Adds what only all variants together show.
         write: Writes tables and traces of one variant into its folder.
-        expand: The variants of a document, with `key=a,b,c` in place of its own comparison.
+        expand: The variants of a document, with `key=a,b,c` in place of its own comparison, and impossible ones.
         resolved: The document as plain values with the same comparison; names the folder.
         settled: The document with the run's decisions (such as a searched layout) written out.
         write_inputs: Writes the document and the files that it names into the folder of the run.
@@ -191,7 +191,7 @@ class StudyKind(Generic[D, V, P, O, M]):
     run: Callable[[P, Control], O]
     measure: Callable[[O], M]
     write: Callable[[Path, O, M], None]
-    expand: Callable[[D, Sequence[str]], Sequence[V]] = _expand
+    expand: Callable[[D, Sequence[str]], tuple[Sequence[V], Sequence[ImpossibleVariant]]] = _expand
     resolved: Callable[[D, Sequence[str]], dict[str, Any]] = _resolved
     settled: Callable[[dict[str, Any], Result], dict[str, Any]] = _as_it_is
     write_inputs: Callable[[Path, dict[str, Any], Sequence[V], Sequence[str]], None] = _write_inputs

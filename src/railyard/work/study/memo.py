@@ -175,11 +175,15 @@ def scope_of(bill: Bill | None) -> list[str]:
     return [f"capital contains {bought}, and no building; power is the mean draw{', cooling in' if cooled else ''}"]
 
 
-def assumptions_of(result: Result, bill: Bill | None = None) -> list[str]:
-    """What the bill contains, warnings and defaults, then what engine and model leave out; the rest is counted."""
+def assumptions_of(result: Result, bill: Bill | None = None, missing: Sequence[str] = ()) -> list[str]:
+    """Missing variants, contents of the bill, warnings and defaults, then what engine and model leave out.
+
+    All but the first lines are counted only.
+    """
     noted = [line.removeprefix("note: ") for line in warnings(result)]
     return shortened(
         [
+            *missing,
             *scope_of(bill),
             *noted,
             *result.provenance.defaults,

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from railyard.measure.cost.assumptions import Source
     from railyard.measure.result.reading import Result
     from railyard.measure.result.reading import Variant as Figures
+    from railyard.work.scenario.load import ImpossibleVariant
     from railyard.work.study.kind import Failed, Measured, StudyDocument
 
 
@@ -99,6 +100,7 @@ def result_of(
     *,
     dated: bool = True,
     failed: Sequence[Failed] = (),
+    impossible: Sequence[ImpossibleVariant] = (),
     unusual: Mapping[str, Sequence[str]] | None = None,
 ) -> Result:
     """The result of all variants.
@@ -110,6 +112,7 @@ def result_of(
         measured: Every variant.
         dated: Whether the result has a date; without one, the same study gives the same bytes.
         failed: Variants that failed.
+        impossible: Combinations that were left out.
         unusual: Remarks on unusual values by variant; they become warnings.
     """
     from railyard.measure.result.reading import FORMAT, FailedVariant, Result
@@ -124,6 +127,10 @@ def result_of(
     )
     if lost:
         more["failed"] = lost
+    if impossible:
+        more["impossible"] = tuple(
+            FailedVariant(name=one.name, settings=dict(one.settings), error=one.error.reason) for one in impossible
+        )
     return Result(
         format=FORMAT,
         name=document.title,

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from railyard.measure.result.reading import Result
-    from railyard.work.scenario.load import Draft
+    from railyard.work.scenario.load import Draft, ImpossibleVariant
     from railyard.work.study.kind import Measured, Named, StudyDocument, StudyKind
     from railyard.work.study.sweep import Sweep
     from railyard.work.study.tasks import Progress, Workers
@@ -123,7 +123,7 @@ def run(
     notify: Progress = progress or (lambda _what, _share: None)
     notify("preparing", 0.0)
     kind = kinds.get(document.kind)
-    variants, prepared = _prepared(kind, document, varies, engine, prepared, first=pool is not None)
+    variants, prepared, impossible = _prepared(kind, document, varies, engine, prepared, first=pool is not None)
     notify("simulating", 0.0)
     plain = kind.resolved(document, varies) if engine is None else {**kind.resolved(document, varies), "engine": engine}
     name = folders.name_of(plain, version())
@@ -144,6 +144,7 @@ def run(
                 related,
                 dated=kind.dated,
                 failed=failed,
+                impossible=impossible,
                 unusual={variant.name: _unusual(variant, kind.engine(prepared[0])) for variant in variants},
             ),
         )
@@ -165,7 +166,12 @@ def prepare(document: StudyDocument, varies: Sequence[str] = (), engine: str | N
     Raises:
         InputError: A variant cannot be run; names the place in the document.
     """
-    return list(_prepared(kinds.get(document.kind), document, varies, engine)[1])
+    kind = kinds.get(document.kind)
+    kind.check(document, engine)
+    variants, impossible = kind.expand(document, varies)
+    for one in impossible:
+        raise one.error
+    return list(kind.prepare(_faultless(kind, variants), engine))
 
 
 def prepared_of(file: Path, result: Result, number: int, engine: str | None = None) -> Any:
@@ -177,11 +183,12 @@ def prepared_of(file: Path, result: Result, number: int, engine: str | None = No
     from railyard.work.scenario import load  # `railyard packet` does not need it
 
     scenario = file.parent / "scenario.yaml"
-    jobs = prepare(load.load(scenario) if scenario.is_file() else load.from_values(result.scenario), engine=engine)
-    if len(jobs) != len(result.variants):
-        text = f"the scenario next to the result has {len(jobs)} variants, the result {len(result.variants)}"
+    draft = load.load(scenario) if scenario.is_file() else load.from_values(result.scenario)
+    variants = load.ended(draft, result.absent)
+    if len(variants) != len(result.variants):
+        text = f"the scenario next to the result has {len(variants)} variants, the result {len(result.variants)}"
         raise InputError(text, file=file)
-    return jobs[number]
+    return kinds.get(draft.kind).prepare(variants, engine)[number]
 
 
 def keep(result: Result, out: Path, *faces: Face) -> Path:
@@ -207,13 +214,43 @@ def _prepared(
     prepared: Sequence[Any] | None = None,
     *,
     first: bool = False,
-) -> tuple[Sequence[Named], Sequence[Any]]:
-    """Variants, and prepared ones: all, or only the `first` if others are prepared elsewhere."""
+) -> tuple[Sequence[Named], Sequence[Any], Sequence[ImpossibleVariant]]:
+    """Variants, prepared ones (only the `first` if others are prepared elsewhere), and those that are impossible."""
     kind.check(document, engine)
-    variants = kind.expand(document, varies)
+    variants, impossible = kind.expand(document, varies)
+    _faultless(kind, variants)
+    if prepared is not None:
+        return variants, prepared, impossible
+    try:
+        return variants, kind.prepare(variants[:1] if first else variants, engine), impossible
+    except InputError:
+        if len(variants) < 2:
+            raise
+        refused = _impossible(kind, variants, engine)
+        if len(refused) in (0, len(variants)):
+            raise
+    names = {one.name for one in refused}
+    left = [one for one in variants if one.name not in names]
+    return left, kind.prepare(left, engine), [*impossible, *refused]
+
+
+def _impossible(kind: AnyKind, variants: Sequence[Any], engine: str | None) -> list[ImpossibleVariant]:
+    """Variants that cannot be prepared alone.
+
+    Raises:
+        InputError: A name in one of them is misspelt.
+    """
+    from railyard.work.scenario.load import ImpossibleVariant
+
+    found = []
     for variant in variants:
-        _refuse_faults(kind, getattr(variant, "draft", None))
-    return variants, kind.prepare(variants[:1] if first else variants, engine) if prepared is None else prepared
+        try:
+            kind.prepare([variant], engine)
+        except InputError as error:
+            if any(problem.unknown for problem in error.problems):
+                raise
+            found.append(ImpossibleVariant(variant.name, variant.settings, error))
+    return found
 
 
 def _unusual(variant: Any, engine: str) -> list[str]:
@@ -221,6 +258,17 @@ def _unusual(variant: Any, engine: str) -> list[str]:
     if draft is None:
         return []
     return [*calibrations(draft), *(problem.headline() for problem in (*draft.unusual, *draft.ignored(engine)))]
+
+
+def _faultless(kind: AnyKind, variants: Sequence[Any]) -> Sequence[Any]:
+    """The variants.
+
+    Raises:
+        InputError: One has faults that its kind of work would ignore.
+    """
+    for variant in variants:
+        _refuse_faults(kind, getattr(variant, "draft", None))
+    return variants
 
 
 def _refuse_faults(kind: AnyKind, draft: Draft | None) -> None:

@@ -41,7 +41,7 @@ TRAFFIC = kinds.add(
     "traffic",
     StudyKind(
         name="traffic",
-        expand=lambda traffic, _varies: [traffic],
+        expand=lambda traffic, _varies: ([traffic], ()),
         resolved=lambda traffic, _varies: plain(traffic),
         prepare=lambda variants, _engine: variants,
         engine=lambda _traffic: "packet",

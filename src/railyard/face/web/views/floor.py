@@ -21,13 +21,13 @@ from railyard.measure.picture import drawing_of
 from railyard.measure.result.answers import NAMES, AuditAnswer, DiagnosisAnswer, answer_from
 from railyard.measure.result.variants import StepVariant
 from railyard.work.scenario import load
-from railyard.work.scenario.load import expand
+from railyard.work.scenario.load import ended
 from railyard.work.study import compose
 from railyard.work.study import folder as inputs
 from railyard.work.study import folder as kept
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
 
     from numpy.typing import NDArray
 
@@ -157,7 +157,7 @@ def _built(result_file: Path, changed_ns: int, number: int, person: Path) -> _Bu
     result = kept.read_result(result_file)
     if not 0 <= number < len(result.variants):
         raise InputError("there is no such variant", key="variant", found=number, allowed=len(result.variants))
-    cluster = _cluster(_variant(load.load(result_file.parent / "scenario.yaml"), number, person))
+    cluster = _cluster(_variant(load.load(result_file.parent / "scenario.yaml"), number, person, result.absent))
     variant = result.variants[number]
     counted = kept.timeline_of(result_file.parent, number, variant.name).with_name("timeline.links.parquet")
     if not counted.is_file() or not isinstance(variant, StepVariant):
@@ -174,10 +174,10 @@ def _cluster(draft: Draft) -> Cluster:
         return compose.cluster_of(draft, compose.catalog_of(draft))
 
 
-def _variant(draft: Draft, number: int, person: Path) -> Draft:
+def _variant(draft: Draft, number: int, person: Path, absent: Collection[str] = ()) -> Draft:
     for path in inputs.files_of(draft).values():
         dispatch.refuse_outside(path, person)
-    found = expand(draft)
+    found = ended(draft, absent)
     if number >= len(found):
         raise InputError("the folder holds another scenario than its result")
     return found[number].draft

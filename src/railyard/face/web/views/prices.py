@@ -115,7 +115,7 @@ def ledgers(result: Result, folder: Path) -> list[PriceLedger]:
         InputError: No variant makes priced tokens, or the run's prices cannot be reproduced.
     """
     draft = load.load(folder / "scenario.yaml")
-    drafts = [one.draft for one in load.ended(draft, [one.name for one in result.failed or ()])]
+    drafts = [one.draft for one in load.ended(draft, result.absent)]
     if len(drafts) != len(result.variants):
         raise InputError("the folder holds another scenario than its result", file=folder)
     rows = [
