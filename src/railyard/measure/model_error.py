@@ -60,6 +60,11 @@ class ModelError:
         return max(-self.low, self.high)
 
     @property
+    def percents(self) -> str:
+        """`-4 to +46`: the ends of the band in percent."""
+        return f"{100 * self.low:+.0f} to {100 * self.high:+.0f}"
+
+    @property
     def scatter(self) -> float:
         """Half the width of the band, as a logarithm: the remaining error when a bias cancels."""
         return math.log((1.0 + self.high) / (1.0 + self.low)) / 2.0

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from railyard.face.terminal import Table, emit, print_parts, wrapped
 from railyard.kit.errors import InputError
 from railyard.work.scenario.packet import assign
-from railyard.work.study import believed
 from railyard.work.study.presentation import presentation_of
 
 if TYPE_CHECKING:
@@ -51,6 +50,8 @@ def show(finished: api.Run, *, quiet: bool, details: bool) -> None:
         quiet: Whether only tables are printed.
         details: Whether all columns and tables are.
     """
+    from railyard.work.study import believed  # `railyard packet` does without
+
     result, shown = finished.result, presentation_of(finished.result)
     _tables(result, details=details)
     if not quiet:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from railyard.measure.cost.evaluate import Economics
+    from railyard.measure.model_error import ModelError
     from railyard.measure.result.money import ErrorRow
     from railyard.measure.result.network import CollectiveRow
     from railyard.measure.result.step import CommunicationFigures
@@ -43,8 +44,7 @@ def model_error(
     """Bands of step, tax, tokens, cost, power: dollars an hour are prices, so that a token costs what a step errs."""
     job = simulated.job
     section = job.variant.draft.scenario.training
-    known = section.software.profile is not None and _judged(job)
-    error = step_error(experts=bool(job.training.model.experts), precision=job.training.precision, known=known)
+    error = _step_error(job, known=_known(job))
     likely = completed(section, job.training, job.cluster)
     error = error.widened(likely.fastest, likely.slowest)
     error = error.erring_too(simulated.tax.tokens_lost * beyond_scatter(collectives))
@@ -63,6 +63,27 @@ def model_error(
     return (*rows, power_error().row("power_w", cost.power.total_w.typical))
 
 
+def _step_error(job: Prepared, *, known: bool) -> ModelError:
+    return step_error(experts=bool(job.training.model.experts), precision=job.training.precision, known=known)
+
+
+def _known(job: Prepared) -> bool:
+    """Whether the scenario names software that was judged."""
+    return job.variant.draft.scenario.training.software.profile is not None and _judged(job)
+
+
+def _unknown_software(job: Prepared) -> Iterator[str]:
+    """A warning where the band is that of any software; own runs, where there are any, give their own band."""
+    if _known(job) or own_count(job.training, job.cluster.accelerator.name):
+        return
+    named = job.variant.draft.scenario.training.software.profile
+    who = f"no published step of {named} on {job.cluster.accelerator.architecture} was compared with the model"
+    missing = who if named else f"the software is not known ({job.training.software.name} is assumed)"
+    wide, narrow = (_step_error(job, known=known).percents for known in (False, True))
+    instead = "" if wide == narrow else f" (known software: {narrow} %)"
+    yield f"{missing}, so the band of the step is {wide} %{instead}"
+
+
 def _judged(job: Prepared) -> bool:
     """Whether published steps of this software on this architecture were compared with the model."""
     software = job.training.software
@@ -74,6 +95,7 @@ def warnings(
 ) -> Iterator[str]:
     """What to know before the figures are believed; `price` is that of a job's way of communicating."""
     job, mean = simulated.job, simulated.mean
+    yield from _unknown_software(job)
     yield from map(sentence, simulated.faults)
     yield from _unbudgeted(job, cost)
     yield from simulated.timeline.meta.get("warnings", [])
@@ -177,18 +199,12 @@ def chosen_defaults(job: Prepared) -> Iterator[str]:
 
 
 def _of_software(job: Prepared) -> Iterator[str]:
-    """What stands for software that is not named or was not judged, and where its constants come from."""
+    """What stands for software that is not named, and where its constants come from."""
     training, accelerator = job.training, job.cluster.accelerator
     section = job.variant.draft.scenario.training.software
     own = own_count(training, accelerator.name)
-    band = "the band of the step is that of your own runs" if own else "the band is that of any software"
     if section.profile is None:
-        yield f"software: none is named; {training.software.name} is assumed, and {band}"
-    elif not _judged(job):
-        yield (
-            f"software: the model was not judged by published steps of {training.software.name} on"
-            f" {accelerator.architecture}; {band}"
-        )
+        yield f"software: {training.software.name}{'; the band of the step is that of your own runs' if own else ''}"
     if section.constants is not None:
         yield about_runs(training, accelerator.name)
     if not profiles.read_on(training.software, accelerator):
