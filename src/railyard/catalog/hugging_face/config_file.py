@@ -219,7 +219,7 @@ class ConfigFile:
     def _report(self, key: str, message: str, **details: object) -> None:
         line, column = self._place(key)
         longest = {"found": 80}
-        details_text = {
+        details_text: dict[str, Any] = {
             name: None if value is None else str(value)[: longest.get(name, 4000)] for name, value in details.items()
         }
         self.problems.append(Problem(message, file=str(self.path), line=line, column=column, key=key, **details_text))
