@@ -43,6 +43,19 @@ def test_linear_modules_take_the_place_of_retimed_ones(optics, saved_ns):
         assert run.delay_ps - before.delay_ps == pytest.approx(more_ps - 1000 * saved_ns, abs=1)
 
 
+@pytest.mark.parametrize(("optics", "short"), [("dsp", "sr"), ("lpo", "lpo"), ("lro", "lro")])
+def test_two_links_of_a_cage_have_one_module(optics, short):
+    """256 H100: 256 links to leafs and 256 to spines, all of 400 Gb/s from cages of 800: 128, 128 and 128 cages."""
+    spec = NetworkSpec(topology=RailOptimized(), fabric=FabricSpec("roce"), optics=optics)
+    found = parts(build(ClusterSpec(256, "hgx-h100", back_end=spec), KNOWN))
+    one, two = ("optic-400g-sr4", "optic-800g-sr8") if short == "sr" else (f"optic-400g-{short}", f"optic-800g-{short}")
+    assert {key: count for key, count in found.items() if key[0].startswith("optic")} == {
+        (one, "nic"): 256,
+        (two, "nic"): 128,
+        (two, "leaf-spine"): 256,
+    }
+
+
 def test_co_packaged_optics_are_in_the_switch_only():
     """The NIC keeps a module of the same reach; eight ports share a laser module."""
     assert parts(made("cpo")) == {
@@ -65,7 +78,7 @@ def test_watts_and_dollars_of_co_packaged_optics():
 
 
 def test_copper_stays_copper():
-    assert parts(made("cpo", LeafSpine()))["aec-800g", "nic"] == 256
+    assert parts(made("cpo", LeafSpine()))["acc-800g", "nic"] == 256
 
 
 def test_a_link_longer_than_linear_modules_reach_is_retimed():

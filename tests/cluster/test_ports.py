@@ -262,8 +262,22 @@ def test_price_of_a_network_for_each_accelerator(accelerators, topology, usd):
 
 
 @pytest.mark.parametrize(
-    ("gbps", "metres", "kind"), [(100, 2, "dac"), (100, 30, "aoc"), (100, 101, "optic"), (400, 30, "optic")]
+    ("gbps", "metres", "name"),
+    [
+        (100, 2, "dac-100g"),
+        (100, 5, "aoc-100g"),  # $150; the next copper that reaches is a retimed one of 400 Gb/s at $230
+        (100, 101, "optic-400g-dr4"),
+        (400, 3, "dac-400g"),
+        (400, 7, "aec-400g"),
+        (400, 30, "optic-400g-sr4"),
+        (400, 60, "optic-400g-dr4"),
+        (800, 2, "dac-800g"),
+        (800, 3, "acc-800g"),  # $280, retimed $400
+        (800, 5, "acc-800g"),
+        (800, 6, "optic-800g-sr8"),
+        (1600, 3, "aec-1600g"),  # there is no cable with an equalizer only at this rate
+    ],
 )
-def test_a_tier_gets_the_simplest_cable_that_reaches(gbps, metres, kind):
+def test_a_tier_gets_the_cheapest_cable_that_reaches(gbps, metres, name):
     run = choose(catalog.load(), gbps * 1e9, Tier("leaf-spine", float(metres)), None, key="cable_length.leaf-spine")
-    assert run.cable.kind == kind
+    assert run.cable.name == name

@@ -104,8 +104,10 @@ def _folded_routes(wiring: Wiring, classes: NDArray[np.int64], image: NDArray[np
 # The latency of long links is that of their fiber, whatever the module: 5.13 ns/m (the figure of PFC headroom
 # work; a bare group index of 1.468 would give 4.90, and routes are longer than the straight line).
 FIBRE_S_PER_M = 5.13e-9
-_ORDER = {"dac": 0, "aec": 1, "aoc": 2, "optic": 3}
-_COPPER = ("dac", "aec")
+_COPPER = ("dac", "acc", "aec")
+"""Kinds of copper cables: passive, with an equalizer, with retimers."""
+
+_LINKS = (*_COPPER, "aoc", "optic")
 
 
 @dataclass(frozen=True)
@@ -147,7 +149,7 @@ def choose(
     key: str,
     optics: str | None = None,
 ) -> CableRun:
-    """The simplest cable for a rate and length.
+    """The cheapest cable for a rate and length, with its modules and fiber.
 
     Args:
         catalog: Catalog of cables.
@@ -189,16 +191,26 @@ def choose(
 
 
 def _fitting(catalog: Catalog, rate_bps: float, length_m: float, fibre: str, optics: str = "dsp") -> Cable | None:
-    """The cable with the simplest kind, then the lowest sufficient rate, then the shortest sufficient reach."""
-    cables = (catalog.cable(name) for name in catalog.names("cable"))
+    """The cable or module whose link costs least, of those that are fast and long enough."""
     fit = [
         cable
-        for cable in cables
-        if cable.kind in _ORDER and cable.rate_bps >= rate_bps * (1 - 1e-9) and cable.reach_m >= length_m
+        for cable in _every(catalog)
+        if cable.kind in _LINKS and cable.rate_bps >= rate_bps * (1 - 1e-9) and cable.reach_m >= length_m
         if cable.kind != "optic" or cable.optics == optics
         if cable.fibre == fibre or not fibre
     ]
-    return min(fit, key=lambda cable: (_ORDER[cable.kind], cable.rate_bps, cable.reach_m, cable.name), default=None)
+    return min(fit, key=lambda cable: (_link_usd(catalog, cable), cable.name), default=None)
+
+
+def _every(catalog: Catalog) -> list[Cable]:
+    return [catalog.cable(name) for name in catalog.names("cable")]
+
+
+def _link_usd(catalog: Catalog, cable: Cable) -> float:
+    """Typical price of a link: the cable, or two modules and the fiber between them."""
+    if cable.kind != "optic":
+        return cable.price_usd.typical
+    return 2 * cable.price_usd.typical + (catalog.cable(cable.fibre).price_usd.typical if cable.fibre else 0.0)
 
 
 def copper_reach_m(catalog: Catalog, rate_bps: float) -> float:
@@ -208,8 +220,8 @@ def copper_reach_m(catalog: Catalog, rate_bps: float) -> float:
         catalog: Catalog of cables.
         rate_bps: Rate that one cable carries, bit/s.
     """
-    cables = (catalog.cable(name) for name in catalog.names("cable"))
-    fit = [cable.reach_m for cable in cables if cable.kind in _COPPER and cable.rate_bps >= rate_bps * (1 - 1e-9)]
+    every = _every(catalog)
+    fit = [cable.reach_m for cable in every if cable.kind in _COPPER and cable.rate_bps >= rate_bps * (1 - 1e-9)]
     return max(fit, default=0.0)
 
 
