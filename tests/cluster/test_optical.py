@@ -156,7 +156,7 @@ def test_bill_of_servers_on_circuits():
         ("optical-switch", "palomar", "circuit"): 1,
         ("optic", "optic-400g-fr4", "circuit"): 96,
         ("fibre", "fibre-duplex", "circuit"): 96,
-        ("cable", "dac-400g", "nic"): 32,
+        ("cable", "aec-400g", "nic"): 32,  # routes of up to 7 m
     }
     assert sum(row.total_w.typical for row in bill.of("optical-switch") + bill.of("optic")) == 108 + 96 * 10
 

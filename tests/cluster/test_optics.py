@@ -78,7 +78,7 @@ def test_watts_and_dollars_of_co_packaged_optics():
 
 
 def test_copper_stays_copper():
-    assert parts(made("cpo", LeafSpine()))["acc-800g", "nic"] == 256
+    assert parts(made("cpo", LeafSpine(), lengths_m={"nic": 3.0}))["acc-800g", "nic"] == 256
 
 
 def test_a_link_longer_than_linear_modules_reach_is_retimed():

@@ -12,7 +12,8 @@ from railyard import catalog, cluster
 from railyard.cluster import bill_of, build
 from railyard.cluster.boxes import choose
 from railyard.cluster.fabric import FabricSpec
-from railyard.cluster.names import ends_of, free_halves, ports_of, servers_to_cross, sockets
+from railyard.cluster.modules import free_halves
+from railyard.cluster.names import ends_of, ports_of, servers_to_cross, sockets
 from railyard.cluster.notes import empty_leafs, notes_of
 from railyard.cluster.spec import ClusterSpec, NetworkSpec
 from railyard.cluster.topology import FatTree, RailOnly, from_mapping

@@ -10,13 +10,15 @@ import numpy as np
 
 from railyard.catalog.types import Range
 from railyard.cluster.hall.patching import PANEL, trunk_of
-from railyard.cluster.hall.racks import hall_of
-from railyard.cluster.management import management_of
-from railyard.cluster.names import modules
+from railyard.cluster.hall.racks import hall_of, purchased
+from railyard.cluster.management import IN_BAND, MANAGER, OUT_OF_BAND, management_of
+from railyard.cluster.modules import plugs
 from railyard.cluster.ocs import FIBRE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
+
+    from numpy.typing import NDArray
 
     from railyard.catalog import Cable, Catalog
     from railyard.cluster.boxes import CableRun
@@ -31,6 +33,8 @@ LINE = ("line-terminal", "line-amplifier", "dark-fibre-route")
 
 COHERENT_M = 80_000.0
 """Wavelengths of modules with this reach share a fiber pair; others need a pair each."""
+
+MANAGEMENT_KINDS = ("management-server", "fabric-manager", "pdu", "rack")
 
 UNAMPLIFIED_M = 40_000.0
 """Spans up to this length need no amplifier (400ZR without amplifiers: 11 dB)."""
@@ -101,6 +105,30 @@ class BillOfMaterials:
         return sum((row.total_w for row in self.rows), NOTHING)
 
 
+def outside_racks(rows: Iterable[BillRow]) -> dict[str, Range]:
+    """Power of what draws some and has no place in the racks of the plan, by what it is, W."""
+    found: dict[str, Range] = {}
+    for row in rows:
+        if (words := _outside(row)) and row.total_w.high > 0:
+            found[words] = found.get(words, NOTHING) + row.total_w
+    return found
+
+
+def _outside(row: BillRow) -> str:
+    """What an item without a place in the racks is; empty: it has one."""
+    if row.tier == "idle":
+        return "idle servers"
+    if row.kind in MANAGEMENT_KINDS or row.network in (IN_BAND, OUT_OF_BAND) or row.tier == MANAGER:
+        return "management"
+    if row.kind == "optical-switch" or row.tier == "scale-up":
+        return "optical circuit switches and their modules"
+    if row.kind == "memory-pool" and not row.network:
+        return "memory pools"
+    return {"scale-up": "scale-up switches", "terminal": "lines between sites", "amplifier": "lines between sites"}.get(
+        row.kind, ""
+    )
+
+
 def bill_of(cluster: Cluster) -> BillOfMaterials:
     """The bill of a cluster; what-if factors do not change it."""
     hardware = cluster.hardware
@@ -114,13 +142,13 @@ def bill_of(cluster: Cluster) -> BillOfMaterials:
     unpriced: list[str] = []
     patching = _patching(cluster)
     first = 0
-    for plan in cluster.plans.values():
+    for plan in purchased(cluster).values():
         rows.append(
             BillRow("nic", plan.nic.name, cluster.servers * plan.nics, plan.nic.price_usd, plan.nic.power_w, plan.name)
         )
         rows += _switch_rows(plan)
         rows += _circuit_rows(plan, cluster.catalog)
-        bought = modules(plan)
+        bought = plugs(plan)
         for index, run in enumerate(plan.runs):
             through, trunks = _patched(cluster, patching, first + index)
             rows += _cable_rows(plan, index, bought[index], through, unpriced)
@@ -293,7 +321,7 @@ def _site_pairs(plan: NetworkPlan, index: int) -> int:
 
 
 def _cable_rows(
-    plan: NetworkPlan, index: int, bought: dict[Cable, int], through: int, unpriced: list[str]
+    plan: NetworkPlan, index: int, bought: dict[Cable, NDArray[np.int64]], through: int, unpriced: list[str]
 ) -> list[BillRow]:
     """Cables of a tier with their modules; those `through` panels need a cord at each end."""
     run = plan.runs[index]
@@ -305,14 +333,12 @@ def _cable_rows(
         unpriced.append(f"{cables} cables of {run.length_m:g} m in {plan.name} {tier}")
         return []
     cable = run.cable
-    if not bought:
+    if cable.kind != "optic":
         return [BillRow("cable", cable.name, cables, cable.price_usd, cable.power_w.scaled(2.0), plan.name, tier)]
     rows = [
-        BillRow("optic", one.name, count, one.price_usd, one.power_w, plan.name, tier) for one, count in bought.items()
+        BillRow(one.kind, one.name, len(nodes), one.price_usd, one.power_w, plan.name, tier)
+        for one, nodes in bought.items()
     ]
-    if run.lasers is not None:
-        fed = math.ceil((1 if run.upper else 2) * cables / run.lasers.ports)
-        rows.append(BillRow("laser", run.lasers.name, fed, run.lasers.price_usd, run.lasers.power_w, plan.name, tier))
     if run.fibre is not None:
         rows.append(BillRow("fibre", run.fibre.name, cables + through, run.fibre.price_usd, NOTHING, plan.name, tier))
     return rows

@@ -18,25 +18,24 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from railyard.cluster.hall.devices import (
-    STORAGE_U,
-    rack_limit_w,
-    servers_per_rack,
-    switch_units,
-    watts,
-)
-from railyard.cluster.names import TWIN, free_halves, ports_of
+from railyard.cluster.hall.devices import devices_of, rack_limit_w, servers_per_rack, switch_units
+from railyard.cluster.hall.racks import purchased
+from railyard.cluster.modules import TWIN, free_halves
+from railyard.cluster.names import ports_of
 from railyard.kit.errors import InputError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from railyard.catalog import Appliance, Cable, Catalog, Entry, Switch
+    from railyard.cluster.hall.devices import Devices
     from railyard.cluster.machine import Cluster
     from railyard.cluster.plan import NetworkPlan
     from railyard.cluster.spec import ManagementSpec
 
 IN_BAND, OUT_OF_BAND = "in-band", "out-of-band"
+MANAGER = "manager"
+"""Tier of the cables of fabric managers."""
 UPLINKS = 2
 """Uplinks of an out-of-band switch, to both leafs of an in-band pair."""
 
@@ -72,7 +71,10 @@ def management_of(cluster: Cluster) -> Management | None:
         InputError: A name is unknown, or a box has another role; keys are relative to the cluster.
     """
     spec = cluster.spec.management
-    return None if spec is None else _Design(cluster, spec, _Parts.of(spec, cluster.catalog)).made()
+    if spec is None:
+        return None
+    plans = purchased(cluster)
+    return _Design(cluster, plans, devices_of(cluster, plans), spec, _Parts.of(spec, cluster.catalog)).made()
 
 
 def check(spec: ManagementSpec, catalog: Catalog) -> None:
@@ -121,11 +123,13 @@ class _Parts:
 @dataclass(frozen=True)
 class _Design:
     cluster: Cluster
+    plans: Mapping[str, NetworkPlan]
+    devices: Devices
     spec: ManagementSpec
     parts: _Parts
 
     def made(self) -> Management:
-        servers = -(-self.cluster.servers // servers_per_rack(self.cluster))
+        servers = -(-self.cluster.servers // servers_per_rack(self.cluster, self.devices.server_w))
         managers, links = self._fabric_managers()
         pairs, out = self._settled(2 * len(managers), servers)
         rest = self._rest(2 * len(managers), pairs, out)
@@ -200,20 +204,19 @@ class _Design:
             count = 2 * part.fabric_ports
             optic = run.cable.kind == "optic"
             each = 1 + (optic and run.twin is None)
-            links.append(Item("optic" if optic else "cable", run.cable, count * each, plan.name, "manager"))
+            links.append(Item("optic" if optic else "cable", run.cable, count * each, plan.name, MANAGER))
             more = 0 if run.twin is None else math.ceil(max(count - free_halves(plan), 0) / TWIN)
             if run.twin is not None and more:
-                links.append(Item("optic", run.twin, more, plan.name, "manager"))
+                links.append(Item("optic", run.twin, more, plan.name, MANAGER))
             if run.fibre is not None:
-                links.append(Item("fibre", run.fibre, count, plan.name, "manager"))
+                links.append(Item("fibre", run.fibre, count, plan.name, MANAGER))
         pairs = len(found)
         if pairs:
             links.append(Item("cable", self.parts.out_of_band_cable, pairs, OUT_OF_BAND, "manager pair"))
         return found, links
 
     def _infiniband(self) -> list[NetworkPlan]:
-        plans = self.cluster.plans.values()
-        return [plan for plan in plans if "infiniband" in plan.fabric.families]
+        return [plan for plan in self.plans.values() if "infiniband" in plan.fabric.families]
 
     def _missing(self) -> Iterator[str]:
         wanted = 2 * self.parts.fabric_manager.fabric_ports
@@ -243,22 +246,15 @@ class _Design:
         return [Item("cable", cable, count, OUT_OF_BAND, tier) for tier, count in ports.items()]
 
     def _rest(self, managers: int, pairs: int, out: int) -> _OtherRacks:
-        stored, parts = self.cluster.storage_servers, self.parts
+        parts, cabled, own = self.parts, self.devices, self.devices.servers
         boxes = [
-            (switch_units(plan.switches[group.box]), plan.switches[group.box].power_w.high, group.count)
-            for plan in self.cluster.plans.values()
-            for group in plan.wiring.groups
-        ]
-        boxes += [
             (switch_units(parts.in_band), parts.in_band.power_w.high, 2 * pairs + _cores(pairs)),
             (switch_units(parts.out_of_band), parts.out_of_band.power_w.high, out),
             (parts.server.height_u, parts.server.power_w.high, self.spec.servers + self.spec.file_servers),
             (parts.fabric_manager.height_u, parts.fabric_manager.power_w.high, managers),
         ]
-        if stored is not None and not stored.local:
-            boxes.append((STORAGE_U, stored.entry.power_w.high, stored.count))
-        units = sum(units * count for units, _, count in boxes)
-        drawn = sum(most * count for _, most, count in boxes)
+        units = int(cabled.height_u[own:].sum()) + sum(units * count for units, _, count in boxes)
+        drawn = float(cabled.power_w[own:].sum()) + sum(most * count for _, most, count in boxes)
         racks = max(
             math.ceil(units / self.cluster.spec.hall.network_units), math.ceil(drawn / rack_limit_w(self.cluster))
         )
@@ -266,7 +262,7 @@ class _Design:
 
     def _pdus(self, servers: int, rest: _OtherRacks) -> int:
         rating = self.parts.pdu.rating_w
-        full = servers_per_rack(self.cluster) * watts(self.cluster)
+        full = servers_per_rack(self.cluster, self.devices.server_w) * self.devices.server_w
         of_others = math.ceil(rest.watts / rest.racks / rating) + 1
         return servers * (math.ceil(full / rating) + 1) + rest.racks * of_others
 

@@ -15,15 +15,16 @@ from railyard.kit.errors import InputError
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from railyard.catalog import Cable
     from railyard.cluster.machine import Cluster
     from railyard.cluster.network import Network
     from railyard.cluster.plan import NetworkPlan
     from railyard.cluster.topology.wiring import Wiring
 
 
-TWIN = 2
-"""Links of a cage served by one module with two engines and two connectors."""
+def numbered(stem: str, count: int) -> list[str]:
+    """Names of like devices: `node00` to `node11` of twelve; all have as many digits as the last number needs."""
+    width = len(str(count - 1))
+    return [f"{stem}{number:0{width}d}" for number in range(count)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,59 +95,6 @@ def _cages_before(
         last = begin - 1
         before[begin] = inside[last] // lanes[last] + 1
     return before[half]
-
-
-def modules(plan: NetworkPlan) -> list[dict[Cable, int]]:
-    """Optical modules of each tier: one per link end, or one for both links of a shared cage.
-
-    A cage with links of two tiers counts for the first of them.
-    """
-    counts: list[dict[Cable, int]] = []
-    twins = any(run.twin is not None for run in plan.runs)
-    both = _shared(plan) if twins else np.empty(0, np.int64)
-    tier, seen = plan.wiring.tier[0::2], {"": np.empty(0, np.int64)}
-    for index, run in enumerate(plan.runs):
-        links = int(np.count_nonzero(tier == index))
-        if run.cable is None or run.cable.kind != "optic":
-            counts.append({})
-            continue
-        if run.upper is not None:
-            counts.append({run.cable: links, run.upper: links})
-            continue
-        if run.twin is None:
-            counts.append({run.cable: TWIN * math.ceil(links / run.lanes)})
-            continue
-        cages = both[np.tile(tier == index, 2)]
-        cages = cages[cages >= 0]
-        before = seen.get(run.twin.name, seen[""])
-        seen[run.twin.name] = np.union1d(before, cages)
-        bought = {run.cable: TWIN * links - len(cages), run.twin: len(seen[run.twin.name]) - len(before)}
-        counts.append({cable: count for cable, count in bought.items() if count})
-    return counts
-
-
-def _shared(plan: NetworkPlan) -> NDArray[np.int64]:
-    """int64[ends], in the order of `ends_of`: number of a cage shared by two links; -1 elsewhere."""
-    node, found = ends_of(plan).astype(np.int64), sockets(plan)
-    number = np.where(found.lanes == TWIN, node * (1 + int(found.cage.max(initial=0))) + found.cage, -1)
-    ports = plan.wiring.port_of
-    if plan.nic_cages * TWIN == ports.shape[1]:
-        first = int(number.max(initial=0)) + 1
-        pair = np.full(plan.wiring.nodes, -1, np.int64)
-        pair[ports] = first + np.arange(ports.size).reshape(ports.shape) // TWIN
-        number = np.where(node < plan.wiring.ports, pair[node], number)
-    return number
-
-
-def free_halves(plan: NetworkPlan) -> int:
-    """Free halves of shared leaf cages next to a link: a further link needs no module there."""
-    node, number = ends_of(plan), _shared(plan)
-    leafs = [group for group in plan.wiring.groups if group.tier == 1]
-    at_leaf = np.zeros(plan.wiring.nodes, np.bool_)
-    for group in leafs:
-        at_leaf[group.first : group.first + group.count] = True
-    _, taken = np.unique(number[at_leaf[node] & (number >= 0)], return_counts=True)
-    return int(np.count_nonzero(taken == 1))
 
 
 @dataclass(frozen=True)

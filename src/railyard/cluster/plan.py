@@ -18,7 +18,7 @@ from railyard.cluster.topology.wiring import PORT_GBPS, Endpoints, is_port, link
 from railyard.kit.errors import InputError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -50,6 +50,7 @@ class NetworkPlan:
         pool_ports: int32[units of the memory pool, ports of each].
         hop_ps: int64[nodes], latency of each switch; the fabric's value elsewhere.
         nic_cages: Cages that the NICs of a server share; 0: each has one.
+        optics: Kind of its optical modules; None: the usual ones.
         tenancy: Tenants that share it; None: a single user.
     """
 
@@ -68,6 +69,7 @@ class NetworkPlan:
     pool_ports: NDArray[np.int32]
     hop_ps: NDArray[np.int64]
     nic_cages: int = 0
+    optics: str | None = None
     tenancy: Tenancy | None = None
 
     @property
@@ -123,6 +125,26 @@ class NetworkPlan:
         if not self.headroom_needed_bytes or self.fabric.packets.constants.get("rdma_out_of_order"):
             return 1.0
         return headroom_share(self.headroom_needed_bytes / max(self.headroom_had_bytes, 1))
+
+    def reaching(self, catalog: Catalog, longest_m: Sequence[float]) -> NetworkPlan:
+        """The network with cables that reach this far, where the scenario gives a tier no length.
+
+        A tier keeps its cable if that reaches, and its delay in any case. All its links have one medium.
+
+        Args:
+            catalog: Catalog of cables.
+            longest_m: Longest route of each tier; 0: not known.
+        """
+        runs = list(self.runs)
+        for index, (tier, run, length_m) in enumerate(zip(self.wiring.tiers, self.runs, longest_m, strict=True)):
+            given = tier.kind == "long" or tier.name in self.spec.lengths_m
+            if given or run.cable is None or run.cable.reach_m >= length_m * (1 - 1e-9):
+                continue
+            rate = float(self.wiring.line_bps[self.wiring.tier == index].max())
+            key = f"cable_length.{tier.name}"
+            found = boxes.choose(catalog, rate, tier, length_m, lanes=run.lanes, key=key, optics=self.optics)
+            runs[index] = run if found.cable is None else replace(found, delay_ps=run.delay_ps)
+        return replace(self, runs=tuple(runs))
 
     @property
     def crossbar(self) -> bool:
@@ -260,6 +282,7 @@ class _Job:
             storage_ports=wiring.extra[:stored].reshape(self.storage_servers, ports),
             pool_ports=wiring.extra[stored : stored + lenders * lent].reshape(lenders, lent),
             nic_cages=hardware.server.nic_cages if self.nic.name == hardware.server.nic else 0,
+            optics=optics,
             hop_ps=_hops(fabric, wiring, longer_ps(catalog, self.network, fabric, link_bps, (parts, switches))),
         )
 

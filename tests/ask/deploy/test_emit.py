@@ -217,7 +217,7 @@ def test_every_reference_of_netbox_is_to_a_row_of_an_earlier_table(exports_plan,
     for side in "ab":
         assert set(cables.select(f"side_{side}_device", f"side_{side}_name").rows()) <= ports
     assert set(frames["11-ip-addresses.csv"].select("device", "interface").rows()) <= ports
-    assert cables["type"].unique().to_list() == ["dac-passive"]
+    assert cables["type"].unique().to_list() == ["dac-active"]  # routes of 4 m and more: retimed copper
     assert interfaces.filter(pl.col("name") == "be3")["speed"].unique().to_list() == [400_000_000]
     assert len(cables) == len(exports_plan.cables)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import polars as pl
@@ -13,16 +14,20 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from railyard.ask.audit.audit import audit_plan
-from railyard.ask.deploy.cabling import dialects, drawn
+from railyard.ask.deploy.cabling import capital_of, dialects, drawn
 from railyard.ask.deploy.emit import tables
 from railyard.ask.deploy.tenants import demands
-from railyard.catalog import load
-from railyard.cluster.bill import bill_of
+from railyard.catalog import Range, load
+from railyard.cluster.bill import NOTHING, bill_of
 from railyard.cluster.fault.cluster_places import ClusterPlaces
 from railyard.cluster.hall.racks import bought
 from railyard.cluster.network_table import DIALECTS
 from railyard.face.cli import guard
+from railyard.measure.cost.capital import NICS, OPTICS, parts_of_rows
+from railyard.measure.cost.power import power_with
+from railyard.work.operate.tree import NodeTree
 from railyard.work.scenario.load import dump
+from railyard.work.scenario.load import load as load_scenario
 
 from .scenarios import draft, planned
 
@@ -51,18 +56,17 @@ def test_every_port_is_used_once_and_lies_on_its_box(size, case):
 
 
 def modules_of(plan) -> Counter[str]:
-    """Optical modules by name: of a cage with two links one, else one an end; by the drawn cables alone."""
-    rows, catalog = plan.cables, plan.cluster.catalog
+    """Optical modules by name as the schedule has them: of a cage with two links one, else one an end of a cable."""
+    rows, frame = plan.cables, tables.cables(plan, DIALECTS["eos"])
     found: set[tuple[object, ...]] = set()
     for at in range(len(rows)):
-        tier = plan.tiers[int(rows.tier[at])]
-        for side in range(2 if tier.fibre else 0):
+        for side, column in enumerate(("a_module", "b_module")):
+            name = frame[column][int(plan.order[at])]
             device, cage, lanes = (int(column[at, side]) for column in (rows.ends, rows.cage, rows.lanes))
-            twin = catalog.cable(tier.medium).twin
-            if twin and lanes == 2:
-                found.add((twin, device, cage))
-            else:
-                found.add((tier.medium, int(rows.tier[at]), int(rows.number[at]), side))
+            if name and plan.cluster.catalog.cable(name).rate_bps >= 2 * rows.rate_bps[at] and lanes == 2:
+                found.add((name, device, cage))
+            elif name:
+                found.add((name, int(rows.tier[at]), int(rows.number[at]), side))
     return Counter(str(one[0]) for one in found)
 
 
@@ -104,7 +108,7 @@ def test_lines_between_sites_are_as_long_as_the_scenario_has_them():
     lengths = plan.length_m[np.isin(plan.cables.tier, long)]
     assert set(lengths.tolist()) == {80_000.0}
     assert plan.length_m[~np.isin(plan.cables.tier, long)].max() < 100
-    assert any("sites are drawn in one hall" in words for words in plan.remarks)
+    assert any("sites are drawn on one floor" in words for words in plan.remarks)
 
 
 def test_a_hundred_thousand_accelerators_are_columns():
@@ -232,7 +236,7 @@ def test_the_shortest_of_all_banks_is_taken_or_nearly_so():
 
 def test_what_does_not_keep_to_the_limits_is_said():
     words = planned(draft(256, hall={"rack_power": "8 kW", "row_power": "5 kW", "zone_power": "5 kW"})).racks.remarks
-    assert words[0] == "a server of 10.3 kW is more than the 8 kW of a rack"
+    assert words[0] == "a server of 10.4 kW is more than the 8 kW of a rack"  # eight NIC modules draw 72 W
     assert "`hall.row_power` 0.005 MW" in words[1]
     assert "`hall.zone_power`" in words[2]
 
@@ -416,7 +420,7 @@ def test_more_than_a_box_has_does_not_fit():
 
 def test_cables_longer_than_their_medium_are_counted_and_named(tmp_path, capsys):
     """Copper of 400 Gb/s reaches 3 m; of 4 m on all 128 cables of NICs are too long as drawn."""
-    one = draft(128, "leaf-spine", "infiniband")
+    one = draft(128, "leaf-spine", "infiniband").with_values({"cluster.back_end.cable_length.nic": "3 m"}, "a test")
     plan = planned(one)
     reach = np.array([tier.reach_m for tier in plan.tiers])[plan.cables.tier]
     assert plan.too_long.tolist() == (plan.length_m > reach).tolist()
@@ -428,6 +432,110 @@ def test_cables_longer_than_their_medium_are_counted_and_named(tmp_path, capsys)
     long = f"But {plan.too_long.sum()} of {len(plan.cables)} cables are longer than their medium reaches"
     assert said.startswith("Build ")
     assert long in said
+
+
+# One medium for a tier in every view: schedule, bill, capital, power and racks.
+
+
+def scheduled(plan):
+    frame = tables.cables(plan, DIALECTS["eos"])
+    return {(tier, medium): count for tier, medium, count in frame.group_by("tier", "medium").len().rows()}
+
+
+def bought_parts(plan):
+    kinds = ("cable", "optic", "fibre")
+    return {(row.tier, row.name): row.count for row in bill_of(plan.cluster) if row.kind in kinds}
+
+
+def test_media_follow_lengths_in_every_view():
+    """64 links of 2 m: passive copper, $130. 64 of 60 m: DR4 from 64 shared cages, $1,250 each, and 64 fibres of $80.
+
+    Power, typical and most: 128 ends of copper 0.1 and 0.2 W, 64 modules 16 and 17 W.
+    """
+    lengths = {"nic": "2 m", "leaf-spine": "60 m"}
+    values = {f"cluster.back_end.cable_length.{tier}": metres for tier, metres in lengths.items()}
+    one = draft(64, "rail-optimized", "roce").with_values(values, "a test")
+    plan = planned(one)
+    assert scheduled(plan) == {("nic", "dac-400g"): 64, ("leaf-spine", "optic-400g-dr4"): 64}
+    assert modules_of(plan) == {"optic-800g-dr8": 64}
+    assert bought_parts(plan) == {
+        ("nic", "dac-400g"): 64,
+        ("leaf-spine", "optic-800g-dr8"): 64,
+        ("leaf-spine", "fibre-mpo-12"): 64,
+    }
+    assert capital_of(one, plan.cluster).line(OPTICS).typical == pytest.approx(64 * (130 + 1250 + 80))
+    parts = parts_of_rows(bill_of(plan.cluster))
+    drawn = {line.name: line.power_w for line in power_with(NOTHING, 0.0, parts, Range(1, 1, 1), 1.0).lines}
+    assert drawn["optics"].typical == pytest.approx(128 * 0.1 + 64 * 16)
+    bare = sum(row.total_w.high for row in bill_of(plan.cluster) if row.kind not in ("cable", "optic"))
+    assert plan.racks.power_w.sum() - bare == pytest.approx(128 * 0.2 + 64 * 17)
+
+
+@pytest.mark.parametrize(
+    ("topology", "size", "medium", "pieces", "usd"),
+    [
+        ("leaf-spine", 128, "aec-400g", 128, 230),  # routes of 4 to 7 m
+        ("leaf-spine", 512, "optic-400g-sr4", 512, 480),  # routes of 5 to 15 m
+    ],
+)
+def test_a_tier_without_a_length_is_bought_for_its_longest_route(topology, size, medium, pieces, usd):
+    """The family's usual 3 m is within a rack; leafs stand in the middle of their row."""
+    plan = planned(draft(size, topology, "roce"))
+    assert scheduled(plan)["nic", medium] == size
+    assert bought_parts(plan)["nic", medium] == pieces
+    assert plan.cluster.catalog.cable(medium).price_usd.typical == usd
+    assert not plan.too_long.any()
+    assert plan.cluster.plans["back_end"].runs[0].length_m == 3.0  # the engines' propagation is the scenario's
+
+
+@pytest.mark.parametrize(
+    ("example", "outside"),
+    [
+        ("first.yaml", {}),
+        ("optical.yaml", {"optical circuit switches and their modules": 300.0}),
+        ("scale-up.yaml", {"scale-up switches": 92_160.0}),
+        ("two-sites-diloco.yaml", {"lines between sites": 800.0}),
+        ("reference/dgx-superpod-h100.yaml", {"management": 19_619.2}),
+    ],
+)
+def test_racks_and_what_is_outside_them_draw_what_the_bill_does(example, outside):
+    one = load_scenario(Path("examples") / example)
+    plan = planned(one)
+    found = {what: watts.high for what, watts in plan.outside_w.items()}
+    assert found == pytest.approx(outside)
+    assert plan.racks.power_w.sum() + sum(found.values()) == pytest.approx(bill_of(plan.cluster).total_w.high)
+
+
+def test_modules_draw_in_the_rack_of_their_port():
+    """A server of 64 H100 on rails: eight SR4 of 9 W; a leaf: four cages of NICs and four of spines, 11 W each."""
+    plan = planned(draft(64, "rail-optimized", "roce"))
+    bare = {row.kind: row.power_w.high for row in bill_of(plan.cluster) if row.kind in ("server", "accelerator", "nic")}
+    watts, role = plan.devices.power_w, plan.devices.role
+    assert watts[0] == pytest.approx(bare["server"] + 8 * (bare["accelerator"] + bare["nic"]) + 8 * 9)
+    leaf = plan.cluster.catalog.switch(plan.devices.box[role == "leaf"][0])
+    assert set(watts[role == "leaf"].tolist()) == {leaf.power_w.high + 8 * 11}
+
+
+def test_nics_are_one_line_of_the_capital_and_draw_in_their_servers():
+    """Sixteen servers with eight NICs on the back-end and two on the front-end, in the bill by network."""
+    one = draft(128, "rail-optimized", "roce", front_end={"topology": "leaf-spine"})
+    plan = planned(one)
+    rows = bill_of(plan.cluster).of("nic")
+    assert {row.network: row.count for row in rows} == {"back-end": 128, "front-end": 32}
+    usd = sum(row.total_usd.typical for row in rows)
+    assert capital_of(one, plan.cluster).line(NICS).typical == pytest.approx(usd)
+    listed = tables.bill(plan).filter(pl.col("kind") == "nic")
+    assert listed["total_usd"].sum() == pytest.approx(usd)
+
+
+def test_schedulers_take_the_names_of_the_plan():
+    plan = planned(draft(128))
+    tree = NodeTree.of(plan.cluster)
+    assert (
+        list(tree.names) == plan.devices.name[: plan.devices.servers] == [f"node{number:02d}" for number in range(16)]
+    )
+    assert tree.number["node05"] == tree.number["node5"] == 5  # lists of nodes without the zero are read still
+    assert "node16" not in tree.number
 
 
 @pytest.mark.parametrize(

@@ -241,7 +241,8 @@ def test_the_rate_of_alibabas_links():
     [
         ({"nic": 30.0}, Recovery(), 31.7),
         ({"nic": 30.0}, FIELD, 56.8),
-        ({}, Recovery(), 0.536),
+        ({"nic": 3.0}, Recovery(), 0.536),
+        ({}, Recovery(), 31.7),
     ],
 )
 def test_network_stops_at_llama_3s_scale(lengths, retries, stops):

@@ -1,1 +1,1 @@
-"""Audits, cable plans and configurations: the simulated cluster and the one in the hall."""
+"""Audits, cable plans and configurations: the simulated cluster and the one in the data center."""

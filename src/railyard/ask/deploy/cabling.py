@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from railyard.cluster.asbuilt.ibnetdiscover import PORT_LANES
-from railyard.cluster.bill import bill_of
+from railyard.cluster.bill import bill_of, outside_racks
 from railyard.cluster.boxes import copper_reach_m
 from railyard.cluster.hall.devices import NETWORKS
 from railyard.cluster.hall.patching import CONNECTIONS, lost_db_per_m
-from railyard.cluster.hall.racks import hall_of, lengths
+from railyard.cluster.hall.racks import hall_of, lengths, purchased
 from railyard.cluster.network_table import DIALECTS, Dialect, NetworkTable, components
 from railyard.measure.cost.assumptions import Assumptions
 from railyard.measure.cost.capital import capex, parts_of_rows
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from railyard.catalog import Catalog
+    from railyard.catalog import Catalog, Range
     from railyard.cluster import Cluster
     from railyard.cluster.hall.devices import Cables, Devices
     from railyard.cluster.hall.racks import Racks
@@ -109,12 +109,12 @@ class CablingPlan:
         """What does not fit, in words: racks over their limits, routes longer than their medium reaches, dim ones."""
         out = list(self.racks.remarks)
         if any(plan.long_tier >= 0 for plan in self.cluster.plans.values()):
-            out.append("all sites are drawn in one hall; lines between them keep the scenario's length")
+            out.append("all sites are drawn on one floor; lines between them keep the scenario's length")
         for tier, count, late, longest in self._beyond(self.length_m, self.too_long):
             out.append(
                 f"{late:,} of {count:,} cables of {tier.network} {tier.name} are longer than {tier.medium}"
                 f" reaches ({tier.reach_m:g} m; the longest: {longest:g} m): with"
-                f" `cable_length: {{{tier.name}: {longest:g} m}}` it is bought with another medium"
+                f" `cable_length: {{{tier.name}: {longest:g} m}}` they are bought with another medium"
             )
         lost = self.loss_db
         budget = np.array([tier.budget_db or np.inf for tier in self.tiers])[self.cables.tier]
@@ -158,6 +158,11 @@ class CablingPlan:
         longer: NDArray[np.bool_] = self.length_m > longest[self.cables.tier] * (1 + 1e-9)
         return longer
 
+    @property
+    def outside_w(self) -> dict[str, Range]:
+        """Power of what has no place in the racks, by what it is; with that of the racks it is the bill's."""
+        return outside_racks(bill_of(self.cluster))
+
     def of_network(self, name: str) -> NDArray[np.int64]:
         """Rows of the cables of a network."""
         return np.flatnonzero(self.cables.network == self.networks.index(name))
@@ -171,7 +176,7 @@ class CablingPlan:
 def plan_of(cluster: Cluster) -> CablingPlan:
     """The plan of a cluster."""
     hall = hall_of(cluster)
-    tiers = [tier for plan in cluster.plans.values() for tier in _tiers(cluster.catalog, plan)]
+    tiers = [tier for plan in purchased(cluster).values() for tier in _tiers(cluster.catalog, plan)]
     names = tuple(plan.name for plan in cluster.plans.values())
     length = _between_sites(cluster, hall.cables.tier, lengths(hall.racks, hall.cables))
     order = _pulled(hall.racks, hall.cables, length)
@@ -179,7 +184,7 @@ def plan_of(cluster: Cluster) -> CablingPlan:
 
 
 def _between_sites(cluster: Cluster, tier: NDArray[np.int16], length_m: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Lengths with those of lines between sites as the scenario has them: no hall says how far away another is."""
+    """Lengths with those of lines between sites as the scenario has them: no floor plan says how far away one is."""
     number = 0
     for plan in cluster.plans.values():
         for one, run in zip(plan.wiring.tiers, plan.runs, strict=True):

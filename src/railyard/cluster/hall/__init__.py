@@ -1,1 +1,1 @@
-"""The data hall: devices in racks, racks in rows, rows in banks, and cable distances between them."""
+"""The floor of a data center: devices in racks, racks in rows, rows in banks, and cable distances between them."""

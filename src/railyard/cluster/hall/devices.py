@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from railyard.catalog.types import Range
-from railyard.cluster.names import ends_of, sockets
+from railyard.cluster.modules import plugged_w
+from railyard.cluster.names import ends_of, numbered, sockets
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from numpy.typing import NDArray
 
@@ -113,7 +113,8 @@ class Devices:
         network: Network of a switch; otherwise empty.
         level: 0 for servers, 1 next to them, ascending.
         height_u: int32[devices], rack units.
-        power_w: float64[devices], maximum power, for which racks and their cooling are designed.
+        power_w: float64[devices], maximum power with modules and active cables in its ports, for which racks and their
+            cooling are designed.
         first: Row of the first switch of each network, by key of the cluster's plans.
     """
 
@@ -130,18 +131,28 @@ class Devices:
     def __len__(self) -> int:
         return len(self.name)
 
+    @property
+    def server_w(self) -> float:
+        """Most power of a server."""
+        return float(self.power_w[: self.servers].max())
+
 
 _Row: TypeAlias = tuple[list[str], str, str, str, int, int, float]
 """Names, role, network, box, level, height and power of devices of one kind."""
 
 
-def devices_of(cluster: Cluster) -> Devices:
-    """All cabled devices."""
-    names = _numbered("node", cluster.servers)
-    rows: list[_Row] = [(names, "server", "", cluster.server.name, 0, server_units(cluster), watts(cluster))]
+def devices_of(cluster: Cluster, plans: Mapping[str, NetworkPlan]) -> Devices:
+    """All cabled devices, each with what is plugged into its ports.
+
+    Args:
+        cluster: The cluster.
+        plans: Its networks with the cables that are bought.
+    """
+    names = numbered("node", cluster.servers)
+    rows: list[_Row] = [(names, "server", "", cluster.server.name, 0, server_units(cluster), _server_w(cluster))]
     rows += _stores(cluster)
     first: dict[str, int] = {}
-    for key, plan in cluster.plans.items():
+    for key, plan in plans.items():
         first[key] = sum(len(row[0]) for row in rows)
         rows += _switches(plan)
     counts = [len(row[0]) for row in rows]
@@ -149,36 +160,37 @@ def devices_of(cluster: Cluster) -> Devices:
     columns: Any = zip([*zip(*rows, strict=True)][1:], kinds, strict=True)
     role, network, box, level, height, power = (np.repeat(np.array(one, kind), counts) for one, kind in columns)
     every = [name for row in rows for name in row[0]]
-    return Devices(every, role, network, box, level, height, power, first, cluster.servers)
+    found = Devices(every, role, network, box, level, height, power, first, cluster.servers)
+    for key, plan in plans.items():
+        device, _ = _nodes(plan, found, key)
+        used = device >= 0
+        np.add.at(power, device[used], plugged_w(plan)[used])
+    return found
 
 
-def watts(cluster: Cluster) -> float:
-    """Maximum power of a server with its accelerators and NICs."""
-    nics = sum((plan.nic.power_w.scaled(plan.nics) for plan in cluster.plans.values()), Range(0.0, 0.0, 0.0))
-    each = cluster.accelerator.power_w.high * cluster.ranks_per_server
-    return each + cluster.server.host_power_w.high + nics.high
+def _server_w(cluster: Cluster) -> float:
+    """Maximum power of a server with its accelerators, NICs and drives."""
+    nics = sum(plan.nic.power_w.high * plan.nics for plan in cluster.plans.values())
+    each, stored = cluster.accelerator.power_w.high * cluster.ranks_per_server, cluster.storage_servers
+    drives = stored.entry.power_w.high * stored.count / cluster.servers if stored is not None and stored.local else 0.0
+    return each + cluster.server.host_power_w.high + nics + drives
 
 
 def _stores(cluster: Cluster) -> Iterator[_Row]:
     stored, pool = cluster.storage_servers, cluster.memory_pool
     if stored is not None and not stored.local:
-        names = _numbered("store", stored.count)
+        names = numbered("store", stored.count)
         yield names, "storage", "", stored.entry.name, 0, STORAGE_U, stored.entry.power_w.high
     if pool is not None and pool.entry is not None and cluster.pool_network is not None:
-        yield _numbered("memory", pool.units), "memory", "", pool.entry.name, 0, STORAGE_U, pool.entry.power_w.high
+        yield numbered("memory", pool.units), "memory", "", pool.entry.name, 0, STORAGE_U, pool.entry.power_w.high
 
 
 def _switches(plan: NetworkPlan) -> Iterator[_Row]:
     for group in plan.wiring.groups:
         part, box = group.part.replace(" ", "").lower(), plan.switches[group.box]
         stem = "-".join(word for word in (NETWORKS[plan.name], part, group.role) if word)
-        names = _numbered(stem, group.count)
+        names = numbered(stem, group.count)
         yield names, group.role, plan.name, group.box, group.tier, switch_units(box), box.power_w.high
-
-
-def _numbered(stem: str, count: int) -> list[str]:
-    width = max(len(str(count - 1)), 1)
-    return [f"{stem}{number:0{width}d}" for number in range(count)]
 
 
 def server_units(cluster: Cluster) -> int:
@@ -197,10 +209,10 @@ def rack_limit_w(cluster: Cluster) -> float:
     return spec.liquid_w if cluster.scale_up_domain // max(cluster.ranks_per_server, 1) > 1 else spec.air_w
 
 
-def servers_per_rack(cluster: Cluster) -> int:
-    """Servers of a rack by power and height: whole scale-up domains if one fits."""
+def servers_per_rack(cluster: Cluster, watts: float) -> int:
+    """Servers of a rack by height and power, each of `watts`: whole scale-up domains if one fits."""
     domain = max(cluster.scale_up_domain // max(cluster.ranks_per_server, 1), 1)
-    by_power = int(rack_limit_w(cluster) // watts(cluster))
+    by_power = int(rack_limit_w(cluster) // watts)
     fit = max(1, min(by_power, cluster.spec.hall.rack_units // server_units(cluster)))
     return fit // domain * domain or fit
 
@@ -251,7 +263,7 @@ def cables_between(cluster: Cluster, devices: Devices) -> Cables:
     tiers = 0
     for index, (key, plan) in enumerate(cluster.plans.items()):
         tier, node, found = plan.wiring.tier[0::2], ends_of(plan), sockets(plan)
-        device, nic = _nodes(cluster, devices, key)
+        device, nic = _nodes(plan, devices, key)
         number = np.zeros(len(tier), np.int32)
         for own, run in enumerate(plan.runs):
             mine = tier == own
@@ -279,9 +291,8 @@ def cables_between(cluster: Cluster, devices: Devices) -> Cables:
     return Cables(*(np.concatenate(column) for column in zip(*parts, strict=True)))
 
 
-def _nodes(cluster: Cluster, devices: Devices, key: str) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-    """Device of each node of a network, and the number of each port on its server, from 1."""
-    plan = cluster.plans[key]
+def _nodes(plan: NetworkPlan, devices: Devices, key: str) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+    """Device of each node of a network (-1: none), and the number of each port on its server, from 1."""
     wiring = plan.wiring
     device, nic = np.full(wiring.nodes, -1, np.int32), np.zeros(wiring.nodes, np.int32)
     for role, ports in (("server", wiring.port_of), ("storage", plan.storage_ports), ("memory", plan.pool_ports)):

@@ -14,10 +14,12 @@ import numpy as np
 from railyard.kit.errors import InputError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from numpy.typing import NDArray
 
     from railyard.cluster.hall.devices import Cables
-    from railyard.cluster.machine import Cluster
+    from railyard.cluster.plan import NetworkPlan
 
 PANEL = "panel-48"
 """The catalog's panel."""
@@ -77,14 +79,14 @@ def lost_db_per_m(fibre: str) -> float:
     return (MULTI_DB_PER_KM if fibre.endswith("-mm") else SINGLE_DB_PER_KM) / 1000
 
 
-def wanted(cluster: Cluster, ends: Cables) -> NDArray[np.bool_]:
+def wanted(plans: Mapping[str, NetworkPlan], ends: Cables) -> NDArray[np.bool_]:
     """bool[links], whether a link should go through panels, wherever its ends are.
 
     Raises:
         InputError: Several links share one cable that leads to several devices.
     """
     tiers = []
-    for key, plan in cluster.plans.items():
+    for key, plan in plans.items():
         for tier, run in zip(plan.wiring.tiers, plan.runs, strict=True):
             which = plan.spec.patch_panels
             asked = which == "all" or (which == "switches" and tier.kind != "access")

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from railyard.cluster.hall.patching import Patching
     from railyard.cluster.hall.spec import HallSpec
     from railyard.cluster.machine import Cluster
+    from railyard.cluster.plan import NetworkPlan
 
 
 UNIT_M = 0.04445
@@ -122,7 +123,7 @@ def racks_of(cluster: Cluster, devices: Devices, ends: Cables) -> Racks:
         raise InputError(
             f"{box} is higher than a rack", key="hall.rack_units", found=tall, allowed=f"{highest} or more"
         )
-    links = wanted(cluster, ends)
+    links = wanted(purchased(cluster), ends)
     reserve = 0
     while True:
         racks = _laid_out(cluster, devices, ends, links, reserve)
@@ -180,7 +181,7 @@ def _free(filling: Filling) -> list[list[int]]:
 
 def _fit(filling: Filling, domain: int) -> int:
     """Servers per rack: whole scale-up domains if one fits."""
-    watts, height = float(filling.devices.power_w[0]), int(filling.devices.height_u[0])
+    watts, height = filling.devices.server_w, int(filling.devices.height_u[0])
     fit = max(1, min(int(filling.limit_w // watts), (filling.spec.rack_units - filling.reserve) // height))
     while fit > 1 and fit * height + filling.panels_for(fit * int(filling.panels[0])) > filling.spec.rack_units:
         fit -= 1
@@ -211,7 +212,7 @@ def _shortest(filling: Filling, a: NDArray[np.int32], b: NDArray[np.int32]) -> F
 
 def _remarks(filling: Filling, floor: Floor) -> Iterator[str]:
     spec, power = filling.spec, np.array(filling.power_w)
-    each = float(filling.devices.power_w[0])
+    each = filling.devices.server_w
     if each > filling.limit_w:
         yield f"a server of {each / 1e3:.1f} kW is more than the {filling.limit_w / 1e3:g} kW of a rack"
     rows = np.bincount(floor.row, weights=power)
@@ -238,13 +239,32 @@ class Hall:
 
 
 @lru_cache(1)
+def purchased(cluster: Cluster) -> dict[str, NetworkPlan]:
+    """The networks of a cluster with the cables that are bought: each tier's reaches the longest of its routes.
+
+    Routes are those of direct cables. `NetworkPlan.reaching` says what a scenario's own lengths mean.
+    """
+    plans = cluster.plans
+    devices = devices_of(cluster, plans)
+    cables = cables_between(cluster, devices)
+    racks = _laid_out(cluster, devices, cables, np.zeros(len(cables), np.bool_), 0)
+    longest = np.zeros(sum(len(plan.runs) for plan in plans.values()))
+    np.maximum.at(longest, cables.tier, bought(racks.metres(cables.a, cables.b)))
+    found, first = {}, 0
+    for key, plan in plans.items():
+        found[key] = plan.reaching(cluster.catalog, longest[first : first + len(plan.runs)].tolist())
+        first += len(plan.runs)
+    return found
+
+
+@lru_cache(1)
 def hall_of(cluster: Cluster) -> Hall:
     """Lays out the hall of a cluster.
 
     Raises:
         InputError: Patch panels do not fit into the racks of patched devices.
     """
-    devices = devices_of(cluster)
+    devices = devices_of(cluster, purchased(cluster))
     cables = cables_between(cluster, devices)
     return Hall(devices, cables, racks_of(cluster, devices, cables))
 

@@ -44,7 +44,7 @@ def _folder(request: Request) -> dict[str, Any]:
 @verb(
     "deploy",
     "Write racks, cables, addresses and configurations.",
-    example="railyard deploy examples/first.yaml --out hall --os sonic",
+    example="railyard deploy examples/first.yaml --out plan --os sonic",
     group="build",
     parts=["scenario"],
     json=True,
@@ -134,6 +134,7 @@ def deploy(
         "rows": int(plan.racks.floor.row.max()) + 1,
         "zones": int(plan.racks.floor.zone.max()) + 1,
         "power_w": float(plan.racks.power_w.sum()),
+        "outside_w": {what: power.high for what, power in plan.outside_w.items()},
         "capital_usd": total,
         "installation_usd": installation,
         "remarks": [*plan.remarks, *told.left_out],
@@ -143,7 +144,7 @@ def deploy(
     def show() -> None:
         _print(plan, figures)
         if request.details:
-            _bill(capital)
+            _bill(plan, capital)
         _tables(tables)
         if asked is not None and "front-end" not in plan.networks:
             say("note: servers have no front-end network, so `provision/` boots switches only")
@@ -160,21 +161,33 @@ def _print(plan: CablingPlan, figures: dict[str, Any]) -> None:
     for number, tier in enumerate(plan.tiers):
         length = plan.length_m[plan.cables.tier == number]
         if len(length):
-            ends = (f"{length.min():g} m", f"{length.max():g} m")
+            ends = (f"{end:,g} m" for end in (length.min(), length.max()))
             table.add(tier.network, tier.name, f"{len(length):,}", tier.medium or "none fits", *ends)
     table.print()
     power, rows, zones = numbers.power(figures["power_w"]), figures["rows"], figures["zones"]
-    emit(f"\nThe racks draw at most {power}; rows of racks: {rows:,}, zones of power and cooling: {zones:,}.")
-    emit(f"{figures['cable_km']:,.1f} km of cables; {figures['beyond_copper']:.0%} of them are longer than any copper.")
+    beside = "".join(f", {what} outside them {numbers.power(watts)}" for what, watts in figures["outside_w"].items())
+    emit(f"\nThe racks draw at most {power}{beside}; rows of racks: {rows:,}, zones of power and cooling: {zones:,}.")
+    emit(
+        f"{figures['cable_km']:,.1f} km of cables; {figures['beyond_copper']:.0%} of them are longer than copper of"
+        " their rate reaches."
+    )
 
 
-def _bill(capital: Capex) -> None:
-    """Capital by component."""
+def _bill(plan: CablingPlan, capital: Capex) -> None:
+    """Capital and power by component; the power in sum is that of the racks and of what is outside them."""
+    from railyard.cluster.bill import bill_of
+    from railyard.measure.cost.capital import NICS, parts_of_rows, power_of
+
     emit("")
-    table = Table(("component", "pieces", "capital"), (1, 2))
+    table = Table(("component", "pieces", "capital", "draws at most"), (1, 2, 3))
+    parts = parts_of_rows(bill_of(plan.cluster))
     for line in capital.lines:
-        table.add(line.name, f"{line.count:,}", numbers.dollars(line.price_usd.typical))
-    table.add("total", "", numbers.dollars(capital.total_usd.typical))
+        name = f"{line.name} (in the servers)" if line.name == NICS else line.name
+        watts = power_of(parts, line.name).high
+        drawn = numbers.power(watts) if watts else ""
+        table.add(name, f"{line.count:,}", numbers.dollars(line.price_usd.typical), drawn)
+    drawn = numbers.power(bill_of(plan.cluster).total_w.high)
+    table.add("total", "", numbers.dollars(capital.total_usd.typical), drawn)
     table.print()
 
 

@@ -27,6 +27,7 @@ from railyard.catalog import Range
 from railyard.measure.cost.assumptions import End, Source, at, band_of, by_end, total
 from railyard.measure.cost.capital import (
     ACCELERATORS,
+    LINES,
     MANAGEMENT,
     NICS,
     OPTICS,
@@ -226,7 +227,7 @@ def power_with(drawn_w: Range, nameplate_w: float, parts: Sequence[CostPart], pu
         PowerLine("host", power_of(parts, SERVERS) + power_of(parts, MANAGEMENT)),
         PowerLine("nic", power_of(parts, NICS)),
         PowerLine("switch", power_of(parts, SWITCHES)),
-        PowerLine("optics", power_of(parts, OPTICS)),
+        PowerLine("optics", power_of(parts, OPTICS) + power_of(parts, LINES)),
         PowerLine("storage", power_of(parts, STORAGE)),
     ]
     it = total(line.power_w for line in lines)

@@ -76,7 +76,7 @@ class NetworkSection(Section):
     )
     cable_length: dict[Text, Annotated[Length, _CABLE]] = Field(
         default_factory=dict,
-        description="Cable lengths by tier; others as usual for the family.",
+        description="Cable lengths by tier; others as usual for the family, of cables that reach their longest route.",
         examples=[{"nic": "3 m"}],
     )
     seed: Natural = Field(default=0, description="Seed of the switches' hash functions; the seed of the run is added.")

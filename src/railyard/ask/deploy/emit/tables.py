@@ -11,7 +11,8 @@ from railyard.ask.deploy.cabling import HOSTS6, addresses_of, interface, ipv4, i
 from railyard.cluster.bill import bill_of
 from railyard.cluster.hall.devices import NETWORKS
 from railyard.cluster.hall.patching import trunk_of
-from railyard.cluster.hall.racks import trunks
+from railyard.cluster.hall.racks import purchased, trunks
+from railyard.cluster.modules import modules
 
 if TYPE_CHECKING:
     import polars as pl
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 @lru_cache(1)
 def cables(plan: CablingPlan, ethernet: Dialect) -> pl.DataFrame:
-    """One row per cable in pull order: both ends with rack, unit, port and lane, length, medium."""
+    """One row per cable in pull order: both ends with rack, unit, port, lane and module, length, medium."""
     import polars as pl
 
     rows, racks, devices = plan.cables, plan.racks, plan.devices
@@ -32,6 +33,7 @@ def cables(plan: CablingPlan, ethernet: Dialect) -> pl.DataFrame:
     stems = [f"{NETWORKS[one.network]}-{one.name}-" for one in plan.tiers]
     data: dict[str, Any] = {"pull": plan.order, "stem": _pick(stems, tier), "number": rows.number}
     ports = port_names(plan, np.arange(len(rows)), ethernet)
+    plugged = np.concatenate([modules(one).reshape(2, -1).T for one in purchased(plan.cluster).values()])
     for at, side in enumerate("ab"):
         device = rows.ends[:, at]
         data[f"{side}_device"] = name[device]
@@ -39,6 +41,7 @@ def cables(plan: CablingPlan, ethernet: Dialect) -> pl.DataFrame:
         data[f"{side}_lane"] = np.where(rows.lanes > 1, rows.lane, -1)[:, at]
         data[f"{side}_rack"] = rack[racks.rack[device]]
         data[f"{side}_unit"] = racks.unit[device]
+        data[f"{side}_module"] = [name or None for name in plugged[:, at].tolist()]
     data |= {
         "network": _pick(list(plan.networks), rows.network.astype(int)),
         "tier": _pick([one.name for one in plan.tiers], tier),
@@ -194,7 +197,7 @@ def devices(plan: CablingPlan) -> pl.DataFrame:
 
 
 def racks(plan: CablingPlan) -> pl.DataFrame:
-    """A row a rack: place in its row and in the hall, zone of power and cooling, power, units that are taken."""
+    """A row a rack: place in its row and on the floor, zone of power and cooling, power, units that are taken."""
     import polars as pl
 
     floor, devices = plan.racks.floor, plan.devices
@@ -237,7 +240,7 @@ def bill(plan: CablingPlan, installation_usd: float = 0.0) -> pl.DataFrame:
     import polars as pl
 
     installation = {"kind": "installation", "item": "installation", "count": 1, "network": "", "tier": ""}
-    prices = dict.fromkeys(("price_usd", "total_usd"), installation_usd)
+    prices = dict.fromkeys(("price_usd", "total_usd"), round(installation_usd, 2))
     return pl.DataFrame(
         [
             {
@@ -246,8 +249,8 @@ def bill(plan: CablingPlan, installation_usd: float = 0.0) -> pl.DataFrame:
                 "count": row.count,
                 "network": row.network,
                 "tier": row.tier,
-                "price_usd": row.price_usd.typical,
-                "total_usd": row.total_usd.typical,
+                "price_usd": round(row.price_usd.typical, 2),
+                "total_usd": round(row.total_usd.typical, 2),
             }
             for row in bill_of(plan.cluster)
         ]

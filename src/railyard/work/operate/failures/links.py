@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from railyard.cluster.hall.racks import purchased
 from railyard.kit.errors import InputError
 from railyard.work.operate.failures.fault import HOURS, QUICK, Effect, FailureMode
 from railyard.work.operate.rules import sigma
@@ -101,7 +102,7 @@ def link_modes(
 
 
 def _ends(cluster: Cluster) -> Iterator[_Ends]:
-    plan = cluster.plans["back_end"]
+    plan = purchased(cluster)["back_end"]
     wiring = plan.wiring
     for index, (tier, run) in enumerate(zip(wiring.tiers, plan.runs, strict=True)):
         links = np.flatnonzero((wiring.tier == index) & (wiring.source < wiring.target))
