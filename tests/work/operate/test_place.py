@@ -292,11 +292,11 @@ def test_from_the_command_line(advice_files, capsys):
     assert run(words) == 0
     out = capsys.readouterr().out
     assert out.startswith("Policy first-fit places 1 of 1 jobs")
-    assert "\n\nfirst-fit: node[2-3]\n  leafs: 1 (the fewest possible)\n  step: " in out
+    assert "\n\nfirst-fit: node[02-03]\n  leafs: 1 (the fewest possible)\n  step: " in out
     assert run([*words, "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found[0]["policy"] == "first-fit"
-    assert found[0]["nodes"] == ["node2", "node3"]
+    assert found[0]["nodes"] == ["node02", "node03"]
     assert found[0]["groups"] == {"leaf": {"touched": 1, "least": 1}}
     assert len(found) > 8
 

@@ -98,7 +98,7 @@ def question(job: Path, nodes: Path, *, busy: Path | None = None, names: Path | 
         job: A scenario with `training`, or with `jobs`, the last of which is placed.
         nodes: A list of free nodes of the scenario's cluster, or a scenario whose cluster is the machine.
         busy: A list of nodes in use.
-        names: Names of the machine's servers, in order; None: node0, node1 and so on.
+        names: Names of the machine's servers, in order; None: as `railyard deploy` names them.
 
     Raises:
         InputError: A file, a name or a size is invalid.

@@ -32,7 +32,7 @@ def read_nodes(path: Path, name: str | None = None, names: Path | None = None) -
     Args:
         path: A scenario, or a topology file.
         name: The format; None: detected.
-        names: A list of node names in the order of a scenario's servers; None: node0, node1 and so on.
+        names: A list of node names in the order of a scenario's servers; None: as `railyard deploy` names them.
 
     Raises:
         InputError: A file cannot be read or is invalid.
@@ -80,7 +80,7 @@ def numbers_of_nodes(tree: NodeTree, path: Path) -> NDArray[np.int32]:
             found=unknown,
             hint=did_you_mean(unknown, tree.names),
         )
-    return np.array([tree.number[name] for name in dict.fromkeys(names)], np.int32)
+    return np.array(list(dict.fromkeys(tree.number[name] for name in names)), np.int32)
 
 
 _COLUMN_WORDS = {
@@ -235,7 +235,7 @@ def _given(row: _Row, tree: NodeTree) -> NDArray[np.int32] | None:
     unknown = next((name for name in names if name not in tree.number), None)
     if unknown is not None:
         raise row.wrong("given", f"the cluster has no node `{unknown}`", "its nodes", did_you_mean(unknown, tree.names))
-    return np.array([tree.number[name] for name in dict.fromkeys(names)], np.int32)
+    return np.array(list(dict.fromkeys(tree.number[name] for name in names)), np.int32)
 
 
 def _request(row: _Row, tree: NodeTree, number: int) -> PlacementRequest:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from railyard.cluster.names import numbered
 from railyard.cluster.network_table import components
 from railyard.cluster.tenancy import NOBODY
 from railyard.kit.errors import InputError, did_you_mean
@@ -78,8 +80,11 @@ class NodeTree:
 
     @cached_property
     def number(self) -> dict[str, int]:
-        """Node numbers by name."""
-        return {name: number for number, name in enumerate(self.names)}
+        """Node numbers by name, and by names without the zeros that pad a number (`node5` for `node05`)."""
+        plain = [re.sub(r"(?<![0-9])0+(?=[0-9]+$)", "", name) for name in self.names]
+        once = {name for name, times in Counter(plain).items() if times == 1}
+        short = {name: number for number, name in enumerate(plain) if name in once}
+        return short | {name: number for number, name in enumerate(self.names)}
 
     @cached_property
     def size(self) -> tuple[NDArray[np.int32], ...]:
@@ -200,7 +205,7 @@ class NodeTree:
             if 1 < groups < cluster.servers and all(groups != int(other.max()) + 1 for _, other in kept):
                 kept.append((name, group))
         return NodeTree(
-            tuple(f"node{number}" for number in range(cluster.servers)),
+            tuple(numbered("node", cluster.servers)),
             np.full(cluster.servers, cluster.ranks_per_server, np.int32),
             tuple(name for name, _ in kept),
             tuple(group for _, group in kept),
