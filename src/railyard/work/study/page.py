@@ -41,7 +41,8 @@ svg text{font:12px system-ui,sans-serif;fill:#333}
 .track i{height:10px}.track u{top:4px}}
 @media print{:root{--ink:#000;--soft:#444;--line:#bbb;--back:#fff;--paper:#fff}body{font-size:10pt;max-width:none;
 padding:0}.scroll{overflow:visible;max-height:none}details::details-content{content-visibility:visible;display:block}
-summary h2::after{content:none!important}svg{max-width:100%;height:auto}tr{break-inside:avoid}}
+summary h2::after{content:none!important}svg{max-width:100%;height:auto}tr{break-inside:avoid}
+table{font-size:8pt}td.number,th.number{white-space:normal}}
 @page{margin:14mm 12mm}
 """
 

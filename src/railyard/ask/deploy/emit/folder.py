@@ -16,6 +16,7 @@ from railyard.ask.deploy.emit.labs import dot, infragraph, netlist
 from railyard.ask.deploy.emit.tables import panel_names
 from railyard.ask.deploy.files import replaced
 from railyard.cluster.network_table import dialect
+from railyard.measure import numbers
 from railyard.measure.result.section import KeyFigure
 from railyard.work.study import page as pages
 
@@ -69,13 +70,18 @@ def elevation(plan: CablingPlan, most: int = 120) -> str:
     wide = (int(floor.column[chosen].max()) + 1) * (_WIDE + _GAP) + _GAP
     rows = int(floor.row[chosen].max()) - first + 1
     words = "" if len(chosen) == len(plan.racks) else f"{len(chosen)} of {len(plan.racks):,} racks"
-    rest = f'<text x="4" y="12">{words}</text>' if words else ""
+    rest = f'<text x="4" y="12" {_look(9)}>{words}</text>' if words else ""
     return _svg(wide, rows * high + _GAP, [rest, *parts])
+
+
+def _look(size: int, fill: str = "#333") -> str:
+    """Size and colour of a text, also where the style of a page has others."""
+    return f'style="font-size:{size}px;fill:{fill}"'
 
 
 def _svg(wide: float, high: float, parts: list[str]) -> str:
     box = f'viewBox="0 0 {wide:g} {high:g}"'
-    head = f'<svg xmlns="http://www.w3.org/2000/svg" {box} font-family="sans-serif" font-size="7" width="{wide:g}">'
+    head = f'<svg xmlns="http://www.w3.org/2000/svg" {box} font-family="sans-serif" width="{wide:g}">'
     return "\n".join([head, *parts, "</svg>", ""])
 
 
@@ -87,7 +93,7 @@ def _rack(
     tall = plan.racks.spec.rack_units * _UNIT
     watts = plan.racks.power_w[rack] / 1e3
     parts = [
-        f'<text x="{x}" y="{top + _TOP - 6}" font-size="9">{name} <tspan fill="#666">{watts:.1f} kW</tspan></text>',
+        f'<text x="{x}" y="{top + _TOP - 6}" {_look(9)}>{name} <tspan fill="#666">{watts:.1f} kW</tspan></text>',
         f'<rect x="{x}" y="{top + _TOP}" width="{_WIDE}" height="{tall}" fill="#f4f4f4" stroke="#999"/>',
     ]
     for number in devices:
@@ -100,11 +106,12 @@ def _rack(
 def _box(plan: CablingPlan, place: tuple[int, int], corner: tuple[int, int], role: str, name: str) -> str:
     """A device or panel in some units of a rack (the lowest, and how many), with its name."""
     (unit, height_u), (x, top) = place, corner
+    middle = x + _WIDE / 2
     y = top + _TOP + (plan.racks.spec.rack_units - unit + 1 - height_u) * _UNIT
     high = height_u * _UNIT
     return (
         f'<rect x="{x + 2}" y="{y + 0.5}" width="{_WIDE - 4}" height="{high - 1}" fill="{COLOURS.get(role, OTHER)}"/>'
-        f'<text x="{x + _WIDE / 2}" y="{y + high / 2 + 2.5}" fill="#fff" text-anchor="middle">{escape(name)}</text>'
+        f'<text x="{middle}" y="{y + high / 2 + 2.5}" {_look(7, "#fff")} text-anchor="middle">{escape(name)}</text>'
     )
 
 
@@ -123,7 +130,7 @@ _PIXELS, _MOST, _MARGIN, _NAMED = 70.0, 1500.0, 28.0, 26.0
 
 
 def hall(plan: CablingPlan) -> str:
-    """An SVG of the hall from above, to scale: racks by what is in them, zones of power and cooling by shade."""
+    """An SVG of the floor from above, to scale: racks by what is in them, zones of power and cooling by shade."""
     floor, spec = plan.racks.floor, plan.racks.spec
     scale = min(_PIXELS, _MOST / (float(max(np.ptp(floor.x_m), np.ptp(floor.y_m))) + spec.rack_depth_m))
     left, front = float(floor.x_m.min()) - spec.rack_width_m / 2, float(floor.y_m.min()) - spec.rack_depth_m / 2
@@ -141,7 +148,7 @@ def hall(plan: CablingPlan) -> str:
         parts.append(box(*corner, spec.rack_width_m, spec.rack_depth_m, look))
         if spec.rack_width_m * scale >= _NAMED:
             place = f'x="{(x - left) * scale + _MARGIN:.1f}" y="{(y - front) * scale + _MARGIN:.1f}"'
-            parts.append(f'<text {place} fill="#fff" font-size="11" text-anchor="middle">{names[rack]}</text>')
+            parts.append(f'<text {place} {_look(11, "#fff")} text-anchor="middle">{names[rack]}</text>')
     wide, deep = float(floor.x_m.max()) - left, float(floor.y_m.max()) - front
     wide, deep = wide + spec.rack_width_m / 2, deep + spec.rack_depth_m / 2
     below = deep * scale + 2 * _MARGIN + min(spec.cold_aisle_m, spec.hot_aisle_m) / 2 * scale
@@ -175,20 +182,21 @@ def _legend(plan: CablingPlan, role: list[str], y: float) -> list[str]:
     for name in dict.fromkeys(sorted(role, key=list(COLOURS).index if set(role) <= set(COLOURS) else None)):
         words = f"{name} ({role.count(name):,})"
         parts.append(f'<rect x="{x:g}" y="{y - 8:g}" width="9" height="9" fill="{COLOURS.get(name, OTHER)}"/>')
-        parts.append(f'<text x="{x + 13:g}" y="{y:g}" font-size="10">{escape(words)}</text>')
+        parts.append(f'<text x="{x + 13:g}" y="{y:g}" {_look(10)}>{escape(words)}</text>')
         x += 30 + 6 * len(words)
     wide = float(np.ptp(floor.x_m)) + spec.rack_width_m
     deep = float(np.ptp(floor.y_m)) + spec.rack_depth_m
     rows, zones = int(floor.row.max()) + 1, int(floor.zone.max()) + 1
+    facing = "; rows A and B face each other" * (rows > 1)
     words = (
         f"{wide:.0f} m x {deep:.0f} m, {rows:,} row{'s' * (rows > 1)} in {floor.banks} bank{'s' * (floor.banks > 1)},"
-        f" {zones:,} zone{'s' * (zones > 1)} of power and cooling (shaded); rows 1 and 2 face each other"
+        f" {zones:,} zone{'s' * (zones > 1)} of power and cooling (shaded){facing}"
     )
-    return [*parts, f'<text x="{_MARGIN}" y="{y + 16:g}" font-size="10">{words}</text>']
+    return [*parts, f'<text x="{_MARGIN}" y="{y + 16:g}" {_look(10)}>{words}</text>']
 
 
-ELEVATION = 120
-"""Racks on the page and in the drawing."""
+ELEVATION, _PULLED = 120, 50
+"""Racks on the page and in the drawing, and cables on the page."""
 
 
 def write(
@@ -275,25 +283,50 @@ def _csv(frame: pl.DataFrame) -> bytes:
 
 
 def page(plan: CablingPlan, title: str, ethernet: str, installation_usd: float = 0.0, verdict: str = "") -> str:
-    """What is built, what does not fit, the bill, the hall, the racks, the first cables to pull."""
+    """What is built, what does not fit, the bill, the floor, the racks, the first cables to pull."""
     frame = tables.bill(plan, installation_usd)
-    first = tables.cables(plan, dialect(ethernet)).head(50) if len(plan.cables) <= 20_000 else None
+    first = tables.cables(plan, dialect(ethernet)).head(_PULLED) if len(plan.cables) <= 20_000 else None
     kilometres = float(np.sum(plan.length_m)) / 1e3
     longer = float(plan.beyond_copper.mean()) if len(plan.cables) else 0.0
+    outside = (f"{what} outside them {numbers.power(watts.high)}" for what, watts in plan.outside_w.items())
     figures = (
-        KeyFigure("Bill of materials", f"${frame['total_usd'].sum():,.0f}", "with installation"),
+        KeyFigure("Bill of materials", numbers.dollars(float(frame["total_usd"].sum())), "with installation"),
         KeyFigure("Racks", f"{len(plan.racks):,}", f"{len(plan.devices):,} devices"),
         KeyFigure("Links", f"{len(plan.cables):,}", f"{kilometres:,.1f} km of cable, {longer:.0%} beyond copper"),
-        KeyFigure("Power", f"{plan.racks.power_w.sum() / 1e6:,.2f} MW", "at most"),
+        KeyFigure(
+            "Power", numbers.power(float(plan.racks.power_w.sum())), ", ".join(["of the racks at most", *outside])
+        ),
     )
     remarks = "".join(f"<li>{escape(words)}</li>" for words in plan.remarks)
-    pulls = "<p>cables.csv has all, in order.</p>" if first is None else pages.html_table(first.columns, first.rows())
-    numbers = [at for at, kind in enumerate(frame.dtypes) if kind.is_numeric()]
+    pulls = "<p>cables.csv has all, in order.</p>" if first is None else _pulls(first)
     parts = [
-        pages.folding("Hall", f'<div class="scroll">{hall(plan)}</div>'),
+        pages.folding("Floor plan", f'<div class="scroll">{hall(plan)}</div>'),
         *([pages.folding("What does not fit", f"<ul>{remarks}</ul>")] if remarks else []),
-        pages.folding("Bill of materials", pages.html_table(frame.columns, frame.rows(), numbers)),
+        pages.folding("Bill of materials", _bill(frame)),
         pages.folding("Racks", f'<div class="scroll">{elevation(plan, ELEVATION)}</div>', folded=True),
         pages.folding("First cables to pull", pulls, folded=True),
     ]
     return pages.document(f"{title}: plan", verdict, figures, parts)
+
+
+def _bill(frame: pl.DataFrame) -> str:
+    """The bill with its sum, in dollars."""
+    heads = ("kind", "item", "pieces", "network", "tier", "price, $", "total, $")
+    rows = [
+        (kind, item, f"{count:,}", network, tier, f"{price:,.0f}", f"{total:,.0f}")
+        for kind, item, count, network, tier, price, total in frame.rows()
+    ]
+    rows.append(("total", "", "", "", "", "", f"{frame['total_usd'].sum():,.0f}"))
+    return pages.html_table(heads, rows, (2, 5, 6))
+
+
+def _pulls(frame: pl.DataFrame) -> str:
+    """Cables with what is read at each end; cables.csv has all columns."""
+    heads = ("pull", "label", "from", "rack, unit", "to", "rack, unit", "length, m", "medium")
+    rows = []
+    for row in frame.iter_rows(named=True):
+        ends = [
+            (f"{row[f'{at}_device']} {row[f'{at}_port']}", f"{row[f'{at}_rack']}, {row[f'{at}_unit']}") for at in "ab"
+        ]
+        rows.append((row["pull"], row["label"], *ends[0], *ends[1], row["length_m"], row["medium"]))
+    return pages.html_table(heads, rows, (0, 6))
