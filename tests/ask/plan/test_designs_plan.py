@@ -321,7 +321,7 @@ LARGE = {
 
 def test_of_a_large_space_an_optimizer_looks_at_few_and_finds_its_front(tmp_path):
     pytest.importorskip("pymoo", reason="pymoo is not installed: pip install railyard[search]")
-    more = {"space": LARGE, "objectives": ["cpmt", "jct"], "constraints": {"power": "150 kW"}}
+    more = {"space": LARGE, "objectives": ["cpmt", "jct"], "constraints": {"power": "152 kW"}}
     effort = CLOSED
     every = planned(load.from_values(values(**more, effort=effort)))
     draft = load.from_values(values(**more, effort={**effort, "designs": 100, "samples": 192}))
