@@ -11,7 +11,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from railyard import catalog
-from railyard.model.architecture import ModelColumns, busiest, groups_visited, imbalance, places_visited, touched
+from railyard.model.architecture import (
+    ModelColumns,
+    busiest,
+    groups_visited,
+    imbalance,
+    places_visited,
+    tokens_between,
+    touched,
+)
 from railyard.model.machine import DeviceColumns, Machine, MachineColumns, RecordColumns, Slowdowns, table_of
 from railyard.work.training.pace import TAIL, Scatter, expected, noise
 
@@ -228,6 +236,18 @@ def test_more_experts_a_rank_even_out():
     loads = [imbalance(256, ranks, 0.5) for ranks in (2, 8, 32, 128)]
     assert loads == sorted(loads)
     assert imbalance(256, 64, 0.0) == 1.0
+
+
+def test_own_favourites_even_out_the_loads_and_leave_each_ranks_tokens_skewed():
+    share = np.arange(1, 9) ** -1.15
+    share /= share.sum()
+    loads = [imbalance(8, 8, 1.15, own) for own in (0.0, 0.25, 0.5, 0.75, 1.0)]
+    assert loads == sorted(loads, reverse=True)
+    table = next(tokens_between(8, 8, 1.15, 1.0))
+    assert np.sort(table, axis=1) == pytest.approx(np.tile(np.sort(share), (8, 1)))
+    assert next(tokens_between(8, 8, 1.15, 0.0)) == pytest.approx(
+        np.tile(next(tokens_between(8, 8, 1.15, 0.0))[0], (8, 1))
+    )
 
 
 def test_experts_touched_are_those_of_even_draws():

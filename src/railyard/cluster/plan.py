@@ -265,7 +265,7 @@ class _Job:
         ports = 0 if self.storage is None else max(1, links_for(self.storage.network_bps, link_bps))
         stored, (lenders, lent) = ports * self.storage_servers, self._pool_ports(link_bps)
         extra = stored + lenders * lent + self.gateways
-        wiring = self._wire(Endpoints(hardware.servers, self.nics, extra), parts, fabric)
+        wiring = _with_dead_time(self._wire(Endpoints(hardware.servers, self.nics, extra), parts, fabric), catalog)
         _check_headroom(fabric, wiring, switches)
         return NetworkPlan(
             name=self.key.replace("_", "-"),
@@ -429,6 +429,15 @@ def _check_headroom(fabric: Fabric, wiring: Wiring, switches: dict[str, Switch])
             key="fabric.headroom",
             found=f"{fabric.headroom_bytes / 1e6:g} MB",
         )
+
+
+def _with_dead_time(wiring: Wiring, catalog: Catalog) -> Wiring:
+    """The wiring, whose circuits that follow demand are dark for the time of their switch and of links."""
+    circuits = wiring.circuits
+    if circuits is None or circuits.dead_ps is None:
+        return wiring
+    dead_ps = circuits.dead_ps + catalog.optical_switch(circuits.switch).switching_ps
+    return replace(wiring, circuits=replace(circuits, dead_ps=dead_ps))
 
 
 def _hops(fabric: Fabric, wiring: Wiring, longer: Mapping[str, int]) -> NDArray[np.int64]:

@@ -108,6 +108,15 @@ def test_oversubscription_is_felt_and_the_tier_named():
     assert thin["capex"]["total_usd"]["typical"] < full["capex"]["total_usd"]["typical"]
 
 
+def test_circuits_that_follow_demand_are_worth_it_where_they_change_fast():
+    """3 ms of dead time gain a good part of what leafs have over circuits that stay, 25 ms nothing to speak of."""
+    draft = load.load(EXAMPLES / "circuits-by-demand.yaml", ["workload.training.global_batch=64"])
+    steps = [one["step"]["seconds"] for one in execute(draft, searched=False).result.plain()["variants"]]
+    fast, slow, stay, leafs = steps
+    assert leafs < fast < 0.92 * stay
+    assert slow == pytest.approx(stay, rel=0.01)
+
+
 @pytest.mark.slow
 def test_designing_the_network_for_the_job_ends_the_wait():
     """In the median of the draws 14 to 25 % of the step is waiting at first, on the designed fabric less than 5 %."""

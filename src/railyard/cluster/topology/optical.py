@@ -26,7 +26,7 @@ from railyard.cluster.topology.wiring import (
     topologies,
 )
 from railyard.kit.schema import field as f
-from railyard.kit.schema.quantity import PORTS, limits
+from railyard.kit.schema.quantity import PORTS, TIME, limits
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -36,6 +36,9 @@ if TYPE_CHECKING:
 CIRCUIT = Tier("circuit", 60.0, fibre="fibre-duplex")
 """Modules of one fibre a direction: those of parallel fibres would take a port of the optical switch for each."""
 NIC_CIRCUIT = replace(CIRCUIT, kind="access")
+NIC_RELINK_PS = 5_670_000_000_000
+"""Mean of 100 Gb/s NICs; 6.33 s is the 99th percentile (MixNet, SIGCOMM 2025, appendix C)."""
+RELINK = TIME.within("0 s", "1 h", usual=("1 us", "10 s"), source="burst-mode receivers to NICs of today")
 
 
 @dataclass(frozen=True)
@@ -54,6 +57,10 @@ class Optical:
     With `nics`, so many NICs of every server end in optical switches themselves and need no leaf; circuits join servers
     of a region, and the other NICs are on a packet network. A server sends by the NICs that have a circuit to the other
     server, else by the packet network. Scale-up carries the bytes between these NICs and the accelerators.
+
+    With `circuits: demand` they begin as a mesh and follow, exchange by exchange, what experts send in training; a
+    change takes the switch's time and `relink`. `pairs`, for studies in Python, are the circuits of any two servers of
+    each region, row by row.
     Source: Wang et al., "TopoOpt: Co-optimizing Network Topology and Parallelization Strategy for Distributed Training
     Jobs", NSDI 2023; Liao et al., "MixNet", SIGCOMM 2025.
     """
@@ -62,7 +69,11 @@ class Optical:
 
     circuits: str = field(
         default="mesh",
-        metadata=f.choice("circuits", "Which leafs circuits join: all others, or the next ones", ("mesh", "ring")),
+        metadata=f.choice(
+            "circuits",
+            "Which leafs circuits join: all others, or the next ones; with `nics`, also those that exchange most next",
+            ("mesh", "ring", "demand"),
+        ),
     )
     nics: int = field(
         default=0,
@@ -78,6 +89,13 @@ class Optical:
             bounds=limits(2, 1_000_000),
         ),
     )
+    relink_ps: int = field(
+        default=NIC_RELINK_PS,
+        metadata=f.time(
+            "relink", "With `demand`, from a new light path until its NICs carry data", "5.67 s", bounds=RELINK
+        ),
+    )
+    pairs: tuple[tuple[int, ...], ...] = ()
     inner: TopologySpec = field(
         default_factory=LeafSpine,
         metadata=f.topology("inner", "With `nics`, topology of the other NICs: a kind, or kind and keys"),
@@ -98,6 +116,13 @@ class Optical:
         """Wires the network; see `TopologySpec`."""
         if self.nics:
             return self._of_servers(endpoints, parts)
+        if self.circuits == "demand":
+            raise impossible(
+                "circuits between leafs stay for the job",
+                key="circuits",
+                found=self.circuits,
+                possible="write `nics`, or `mesh`",
+            )
         uplink = parts.uplink(self.uplink_bps)
         down, leafs, up = clos.leaf_tier(endpoints, parts, self.ports_per_leaf, self.oversubscription, uplink)
         counts = self._counts(leafs, up)
@@ -120,6 +145,18 @@ class Optical:
                 found=region,
                 possible=f"possible: {', '.join(str(size) for size in divisors(servers)[1:]) or 'none for one server'}",
             )
+        inner = self.inner.build(replace(endpoints, nics=endpoints.nics - self.nics), parts)
+        if inner.classes is None or inner.circuits is not None:
+            raise impossible(
+                "the other NICs are on leafs and spines", key="inner", found=self.inner.kind, possible="a Clos family"
+            )
+        circuits = Circuits(self.switch, 0, dead_ps=self.relink_ps if self.circuits == "demand" else None)
+        return _with_circuits(inner, (self._joined(region), self.nics), parts.link_bps, circuits)
+
+    def _joined(self, region: int) -> NDArray[np.int64]:
+        """int64[region, region], circuits between any two servers of a region."""
+        if self.pairs:
+            return self._given(region)
         counts = self._counts(region, self.nics) if self.nics > 1 or region == 2 else np.zeros(region, np.int64)
         if counts.sum() != self.nics:
             raise impossible(
@@ -128,12 +165,21 @@ class Optical:
                 found=self.nics,
                 possible="write an even number",
             )
-        inner = self.inner.build(replace(endpoints, nics=endpoints.nics - self.nics), parts)
-        if inner.classes is None or inner.circuits is not None:
+        here = np.arange(region)
+        joined: NDArray[np.int64] = counts[(here - here[:, None]) % region]
+        return joined
+
+    def _given(self, region: int) -> NDArray[np.int64]:
+        pairs = np.array(self.pairs, np.int64)
+        fits = pairs.shape == (region, region) and (pairs == pairs.T).all() and (pairs >= 0).all()
+        if not fits or pairs.trace() or pairs.sum(axis=0).max() > self.nics:
             raise impossible(
-                "the other NICs are on leafs and spines", key="inner", found=self.inner.kind, possible="a Clos family"
+                "circuits join two servers of a region, and each end takes a NIC",
+                key="pairs",
+                found=f"{pairs.shape[0]} rows",
+                possible=f"{region} rows, alike both ways, nothing to itself, at most {self.nics} a row",
             )
-        return _with_circuits(inner, counts, parts.link_bps, self.switch)
+        return pairs
 
     def _counts(self, leafs: int, up: int) -> NDArray[np.int64]:
         """int64[leafs], circuits of each leaf to the one so many places on; symmetric, so that both ends agree."""
@@ -203,24 +249,29 @@ def _wired(endpoints: Endpoints, parts: Parts, tier: _Leafs, switch: str) -> Wir
     )
 
 
-def _with_circuits(inner: Wiring, counts: NDArray[np.int64], link_bps: float, switch: str) -> Wiring:
+def _with_circuits(inner: Wiring, joined: tuple[NDArray[np.int64], int], link_bps: float, circuits: Circuits) -> Wiring:
     """A packet network, and further NICs of its servers with circuits between them.
 
     Args:
         inner: The packet network.
-        counts: int64[region], circuits of a server to the one so many places on, in a region.
+        joined: int64[region, region], circuits between any two servers of a region; NICs of a server for them.
         link_bps: Rate of a circuit, bit/s.
-        switch: Catalogue name of the optical switch.
+        circuits: The optical switch, without fibres and servers.
     """
-    servers, region, nics = len(inner.port_of), len(counts), int(counts.sum())
-    optical = inner.ports + np.arange(servers * nics).reshape(servers // region, region, nics)
-    first = np.cumsum(counts) - counts
+    counts, nics = joined
+    servers, region, here = len(inner.port_of), len(counts), np.arange(len(counts))
+    optical = inner.ports + np.arange(servers * nics).reshape(servers // region, region * nics)
+    away = counts[here[:, None], (here[:, None] + here) % region]
+    first = np.cumsum(away, axis=1) - away
     low, high = [], []
-    for distance in np.flatnonzero(counts[: region // 2 + 1]):
-        near = np.arange(region // 2 if 2 * distance == region else region)
-        one, other = first[distance], first[-distance]
-        low.append(optical[:, near, one : one + counts[distance]].ravel())
-        high.append(optical[:, (near + distance) % region, other : other + counts[distance]].ravel())
+    for distance in range(1, region // 2 + 1):
+        near = here[: region // 2] if 2 * distance == region else here
+        count = away[near, distance]
+        turn = np.arange(count.sum()) - np.repeat(np.cumsum(count) - count, count)
+        near = np.repeat(near, count)
+        far = (near + distance) % region
+        low.append(optical[:, near * nics + first[near, distance] + turn].ravel())
+        high.append(optical[:, far * nics + first[far, region - distance] + turn].ravel())
     source, target = cables(low, high)
     ports = inner.ports + optical.size
     peer = np.full(ports, -1, np.int32)
@@ -250,7 +301,11 @@ def _with_circuits(inner: Wiring, counts: NDArray[np.int64], link_bps: float, sw
         routing=builder.build(inner.nodes + optical.size),
         classes=None,
         bisection_bps=inner.bisection_bps + np.count_nonzero(half[0] & ~half[1]) * link_bps,
-        circuits=Circuits(switch, len(source), ServerCircuits(port_of, inner.port_of.shape[1], peer)),
+        circuits=replace(
+            circuits,
+            fibres=optical.size,
+            servers=ServerCircuits(port_of, inner.port_of.shape[1], peer, counts),
+        ),
     )
 
 

@@ -213,11 +213,13 @@ class ServerCircuits:
         port_of: int32[servers, nics], port number of every NIC.
         packet_nics: The first NICs of a server, which are on a packet network and send where no circuit leads.
         peer: int32[ports], the port at the other end of a NIC's circuit; -1 for other ports.
+        joined: int64[region, region], circuits between any two servers of a region.
     """
 
     port_of: NDArray[np.int32]
     packet_nics: int
     peer: NDArray[np.int32]
+    joined: NDArray[np.int64]
 
     def ends(self, source: NDArray[np.int32], target: NDArray[np.int32]) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
         """int32[flows] twice, the ports by which flows between two ports' servers go.
@@ -238,6 +240,10 @@ class ServerCircuits:
             np.where(circuit, chosen, packet[source]).astype(np.int32),
             np.where(circuit, self.peer[chosen], packet[target]).astype(np.int32),
         )
+
+    def server_of(self, port: NDArray[np.int32]) -> NDArray[np.int64]:
+        """Servers of ports; -1 for those of none."""
+        return self._places[0][port]
 
     @cached_property
     def _places(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -273,11 +279,13 @@ class Circuits:
         switch: Catalogue name of the optical switch.
         fibres: Fibres that end in these switches: two for every circuit.
         servers: The circuits that end in servers' NICs; None: they end in leafs.
+        dead_ps: How long circuits that follow demand are dark when they change; None: they stay for the job.
     """
 
     switch: str
     fibres: int
     servers: ServerCircuits | None = None
+    dead_ps: int | None = None
 
 
 @dataclass(frozen=True, eq=False)

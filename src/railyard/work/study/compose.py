@@ -231,6 +231,7 @@ def training_of(
             precision=section.precision,
             tokens=section.tokens,
             routing_skew=section.routing_skew,
+            routing_own=section.routing_own,
             data=_record(section.data, DataLoading),
             checkpoint=_record(section.checkpoint, Checkpoint),
             communication=communication_of(section.communication),

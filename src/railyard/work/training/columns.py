@@ -173,7 +173,7 @@ def _job(job: tuple[Training, Accelerator]) -> dict[str, float]:
         "seq_len": training.seq_len,
         "bits": BITS[training.precision],
         "causal": training.causal,
-        "imbalance": imbalance(training.model.experts, training.layout.ep, training.routing_skew),
+        "imbalance": imbalance(training.model.experts, training.layout.ep, training.routing_skew, training.routing_own),
         **{f"kept_{name}": kept_bytes(training, name, device.scale_up_domain) for name in ("dense", "expert")},
         "resident": 1.0 if training.offload is None else training.offload.resident,
         "dispatch": 1.0 if coded is None else coded.share(),

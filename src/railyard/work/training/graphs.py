@@ -15,6 +15,7 @@ from railyard.model.machine import Machine, MachineColumns
 from railyard.work.training import compute as costs
 from railyard.work.training.parallel import communication, data
 from railyard.work.training.parallel import pieces as inner
+from railyard.work.training.parallel.circuits import over_circuits
 from railyard.work.training.parallel.communication import gather_for_passes, reduce_gradients
 from railyard.work.training.parallel.data import segments
 from railyard.work.training.parallel.finish import finish
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from railyard.catalog import Accelerator
     from railyard.cluster import Cluster
     from railyard.cluster.network import Network
+    from railyard.cluster.topology.wiring import TopologySpec
     from railyard.graph import TaskGraph
     from railyard.work.training.parallel.parts import TimesOf
     from railyard.work.training.spec import Layout, Training
@@ -99,6 +101,7 @@ def program_of(
     asked = asked_of(training)
     domain = 1 if asked is None else cluster.scale_up_domain
     lattice = Lattice(layout, workers_of(training), domain)
+    parts = over_circuits(parts, training, cluster, lattice)
     ahead = asked is not None and asked.scheduling is not None
     # What is late runs beside everything, whatever the layout overlaps.
     late = asked is not None and asked.asynchronous is not None
@@ -290,4 +293,11 @@ def _alike(training: Training, cluster: Cluster) -> tuple[Any, ...]:
         cluster.ranks,
         cluster.storage is None,
         cluster.spec.memory_pool,
+        _circuits(cluster),
     )
+
+
+def _circuits(cluster: Cluster) -> TopologySpec | None:
+    """The topology whose circuits between servers change what exchanges of experts take; None: it has none."""
+    circuits = cluster.back_end.wiring.circuits
+    return None if circuits is None or circuits.servers is None else cluster.spec.back_end.topology

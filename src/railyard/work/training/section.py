@@ -79,6 +79,12 @@ class TrainingSection(Section):
         description="Zipf exponent by which a router favours some experts; 0 balances them, 1.15 is a router that"
         " no loss and no bias balances.",
     )
+    routing_own: Annotated[float, limits(0.0, 1.0)] = Field(
+        default=0.0,
+        allow_inf_nan=False,
+        description="Share of that preference which is each rank's own; 0: all ranks favour the same experts, 1: loads"
+        " of experts nearly even out, and what goes from rank to rank does not.",
+    )
     parallelism: Annotated[
         Annotated[Literal["auto"], Tag("auto")] | Annotated[ParallelismSection, Tag("keys")],
         Discriminator(_how),

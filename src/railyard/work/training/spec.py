@@ -522,7 +522,8 @@ class Training:
         tokens: Token budget of the job; 0 when only the step matters.
         optimizer: `adam` (two 4-byte moments and a 4-byte master copy).
         causal: Attention looks backward only.
-        routing_skew: Exponent by which a router favours some experts (`model.routing.imbalance`); 0 balances them.
+        routing_skew: Exponent by which a router favours some experts (`architecture.imbalance`); 0 balances them.
+        routing_own: Share of each rank's preference for experts that is its own (`architecture.tokens_between`).
         data: Reading of samples; None when their time is left out.
         checkpoint: Writing of checkpoints; None when their time is left out.
         communication: What the job does about limits of the network; None sends everything, in every step.
@@ -539,6 +540,7 @@ class Training:
     optimizer: Literal["adam"] = "adam"
     causal: bool = True
     routing_skew: float = 0.0
+    routing_own: float = 0.0
     data: DataLoading | None = None
     checkpoint: Checkpoint | None = None
     communication: Communication | None = None
