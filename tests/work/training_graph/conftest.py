@@ -75,6 +75,7 @@ class Jobs:
             memory_pool=None,
             cubes=None,
             plans={"back_end": SimpleNamespace(usable=np.ones(1))},
+            back_end=SimpleNamespace(wiring=SimpleNamespace(circuits=None)),
         )
 
     def graph(self, training, **options):
