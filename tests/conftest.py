@@ -44,13 +44,13 @@ def cli(capsys):
     return call
 
 
-APART = Local.run
+RUN_IN_WORKERS = Local.run
 
 
-def here(pool, tasks, until=math.inf):
+def run_here(pool, tasks, until=math.inf):
     """Tasks one after another in this process, which has imported already what each worker would import anew."""
     if pool._begin is not None or any(task.limit_s for task in tasks):
-        yield from APART(pool, tasks, until)
+        yield from RUN_IN_WORKERS(pool, tasks, until)
         return
     for number, task in enumerate(tasks):
         if time.monotonic() >= until:
@@ -64,12 +64,12 @@ def here(pool, tasks, until=math.inf):
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item):
-    Local.run = APART if item.get_closest_marker("processes") else here
+    Local.run = RUN_IN_WORKERS if item.get_closest_marker("processes") else run_here
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_runtest_teardown():
-    Local.run = APART
+    Local.run = RUN_IN_WORKERS
 
 
 def pytest_runtestloop():

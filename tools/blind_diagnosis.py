@@ -32,7 +32,7 @@ from typing import Any
 import numpy as np
 
 from railyard.ask.observe.diagnose import diagnose as diagnosed
-from railyard.cluster.fault.degraded import DegradeLink, SlowAccelerator
+from railyard.cluster.fault.kinds import DegradeLink, SlowAccelerator
 from railyard.cluster.names import node_name
 from railyard.collective.policy import CollectivePolicy
 from railyard.engine import Jitter, Probes

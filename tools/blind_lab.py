@@ -25,7 +25,7 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parent))
 import blind_diagnosis as blind
 
-from railyard.cluster.fault.degraded import DegradeLink, SlowAccelerator
+from railyard.cluster.fault.kinds import DegradeLink, SlowAccelerator
 from railyard.collective.policy import CollectivePolicy
 from railyard.engine import Probes
 from railyard.engine.flow import FLOW

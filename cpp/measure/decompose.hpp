@@ -7,7 +7,7 @@
 
 namespace railyard::measure {
 
-/// Causes of a picosecond of a rank's compute stream; src/railyard/measure/causes.py says what each is.
+/// Causes of a picosecond of a rank's compute stream; src/railyard/measure/decompose.py says what each is.
 enum class Cause : std::uint8_t {
   compute,
   latency,

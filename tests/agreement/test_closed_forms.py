@@ -32,8 +32,7 @@ from railyard.cluster.topology import (
 )
 from railyard.collective import CollectivePolicy
 from railyard.graph import CollectiveKind, Job
-from railyard.measure.decompose import decompose
-from railyard.measure.lockstep import lockstep
+from railyard.measure.decompose import decompose, lockstep
 from railyard.work.training.graphs import build
 
 NIC_BPS = 100e9

@@ -10,7 +10,7 @@ from tests.agreement import traffic, yard
 
 from railyard import engine
 from railyard.cluster import notes_of
-from railyard.cluster.reach import headroom_bytes
+from railyard.cluster.credits import headroom_bytes
 from railyard.cluster.topology import LeafSpine, MultiSite, RailOptimized, ThreeTier
 from railyard.collective import CollectivePolicy
 from railyard.engine.background import BurstFlows, Bursts, _entities, until

@@ -11,7 +11,7 @@ from railyard.catalog import load
 from railyard.cluster.bill import bill_of
 from railyard.cluster.build import build
 from railyard.cluster.fabric.fabric import FabricSpec
-from railyard.cluster.fault.downs import NicDown, Reconfiguration
+from railyard.cluster.fault.kinds import NicDown, Reconfiguration
 from railyard.cluster.spec import ClusterSpec, NetworkSpec
 from railyard.cluster.topology import Dragonfly, DualPlane
 from railyard.cluster.topology.optical import Optical, _hops

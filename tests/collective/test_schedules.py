@@ -29,7 +29,6 @@ ABLE = CollectiveMachine(
     pcie=False,
     domain=8,
     peers=7,
-    server_ranks=8,
     scale_up_bps=3.6e12,
     plan_bps=2.9664e12,
     scale_up_latency_ps=1_000_000,

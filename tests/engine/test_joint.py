@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from railyard import catalog, cluster, engine
 from railyard.cluster import ClusterSpec, FabricSpec, NetworkSpec
 from railyard.cluster.fault import DegradeLink, Late
-from railyard.cluster.fault.downs import LinkDown
+from railyard.cluster.fault.kinds import LinkDown
 from railyard.collective import CollectivePolicy
 from railyard.engine import Jitter, Stall
 from railyard.engine.contract import SEED_BITS, joint

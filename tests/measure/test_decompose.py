@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from railyard.graph import Kind, Label, Stream
 from railyard.kit.errors import InputError, RailyardError
-from railyard.measure.causes import Cause
-from railyard.measure.decompose import decompose, stages
+from railyard.measure.decompose import Cause, decompose, stages
 
 US = 1_000_000
 

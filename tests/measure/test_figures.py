@@ -14,9 +14,8 @@ from railyard.graph import Record, Stream
 from railyard.graph.columns import CORE
 from railyard.kit.errors import InputError
 from railyard.measure import bottleneck
-from railyard.measure.decompose import decompose, stages
+from railyard.measure.decompose import decompose, lockstep, stages
 from railyard.measure.job import Checkpointing, Reliability, best_interval_s, expected_wall_s, job_time
-from railyard.measure.lockstep import lockstep
 from railyard.measure.network import network_use, packet_section
 from railyard.measure.picture import sample_ranks, tracks
 from railyard.measure.utilization import StepWork, utilization

@@ -13,8 +13,7 @@ from railyard import catalog, cluster, engine
 from railyard.cluster.fault.cluster_places import ClusterPlaces
 from railyard.collective import CollectivePolicy
 from railyard.graph import Communicators, Job, Kind, Label, Record, TaskGraph
-from railyard.measure.causes import Cause
-from railyard.measure.decompose import decompose
+from railyard.measure.decompose import Cause, decompose
 from railyard.measure.network import POINTS, background, distribution, network_use, packet_section, scale_up_groups
 from railyard.measure.picture import BOXES, drawing_of, tiered, topology_picture
 

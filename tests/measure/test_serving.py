@@ -13,7 +13,7 @@ from railyard.face import api
 from railyard.graph import Record
 from railyard.measure.result.serving import LEVELS, LoadPoint
 from railyard.measure.serving import objective as taxes
-from railyard.measure.serving.journeys import counted, parts_of, quantiles, served
+from railyard.measure.serving.latencies import counted, parts_by_percentile, quantiles, served
 from railyard.measure.serving.objective import BINS, Objective, PoolRoom, capacity, front, goodput, queues
 from railyard.measure.utilization import Window
 
@@ -91,7 +91,7 @@ def test_parts_of_every_percentile_add_up(rows):
     parts = {name: np.array(values) for name, values in zip("abcd", zip(*rows, strict=True), strict=True)}
     whole = np.sum(list(parts.values()), axis=0)
     levels = quantiles(whole)
-    for name, row in parts_of(whole, parts).items():
+    for name, row in parts_by_percentile(whole, parts).items():
         assert sum(row.values()) == pytest.approx(levels[name], abs=1e-9)
 
 

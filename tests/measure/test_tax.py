@@ -14,9 +14,7 @@ from railyard import catalog, cluster, engine
 from railyard.cluster.fault import DegradeLink, Late, SlowAccelerator
 from railyard.collective import CollectivePolicy
 from railyard.graph import Communicators, Job, Kind, Label, TaskGraph
-from railyard.measure.causes import Cause
-from railyard.measure.decompose import decompose
-from railyard.measure.lockstep import lockstep
+from railyard.measure.decompose import Cause, decompose, lockstep
 from railyard.measure.network import network_use
 from railyard.measure.result.step import EXPOSED, TaxFigures
 from railyard.measure.utilization import tax_of

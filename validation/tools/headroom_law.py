@@ -5,7 +5,7 @@ Usage: validation/tools/headroom_law.py FILE
 
 Every case runs with the headroom that its switches leave and with all that is needed (deep buffers). FILE gets one JSON
 line a case; cases that stand in it are not run again. Then all are printed: how many times as long it took, and what
-`railyard.cluster.reach.headroom_share` says. One core takes two minutes.
+`railyard.cluster.credits.headroom_share` says. One core takes two minutes.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import numpy as np
 
 from railyard import catalog
 from railyard.cluster import ClusterSpec, FabricSpec, NetworkSpec, build
-from railyard.cluster.reach import headroom_share
+from railyard.cluster.credits import headroom_share
 from railyard.cluster.topology import LeafSpine, MultiSite
 from railyard.engine.packet import Traffic, run
 from railyard.engine.packet.fabrics import settings_of

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from railyard.cluster.boxes import fold
+from railyard.cluster.credits import credit_bps
 from railyard.cluster.hardware import Hardware
 from railyard.cluster.links import LinkTable
 from railyard.cluster.machine import Cluster, StorageServers
@@ -17,7 +18,6 @@ from railyard.cluster.network import Network
 from railyard.cluster.ocs import cubes_of
 from railyard.cluster.placement import place
 from railyard.cluster.plan import plan_networks
-from railyard.cluster.reach import credit_bps
 from railyard.cluster.spec import PACKED
 from railyard.cluster.topology.wiring import ACCESS_CROSSBAR
 from railyard.kit.errors import InputError

@@ -192,7 +192,7 @@ class LinkTable:
             that the fabric reaches on shared tiers.
         line_bps: float64[links], rate on the wire.
         free_bps: float64[links], `rate_bps` without the effect of distance.
-        reach_bps: float64[links], rate limit from distance (see `railyard.cluster.reach`); inf for no limit.
+        reach_bps: float64[links], rate limit from distance (see `railyard.cluster.credits`); inf for no limit.
         latency_ps: int64[links], propagation plus the switch at the far end.
         tier: int16[links], index into `tiers`.
         source: int32[links], node at the near end.

@@ -9,9 +9,9 @@ import numpy as np
 
 from railyard.cluster import boxes
 from railyard.cluster.boxes import longer_ps, parts_of
+from railyard.cluster.credits import headroom_bytes, headroom_left_bytes, headroom_share, round_trip_ps
 from railyard.cluster.fabric.encryption import encrypted
 from railyard.cluster.host_path import HostSpec, bounded, host_path, switch_share, unbounded
-from railyard.cluster.reach import headroom_bytes, headroom_left_bytes, headroom_share, round_trip_ps
 from railyard.cluster.spec import NetworkSpec
 from railyard.cluster.tenancy import check_network, tenancy_of
 from railyard.cluster.topology.wiring import PORT_GBPS, Endpoints, is_port, links_for, ports_of

@@ -137,7 +137,6 @@ class CollectiveMachine:
         pcie: Whether what joins a server's ranks is PCIe.
         domain: Ranks of a scale-up domain.
         peers: Of a mesh: ranks that share a rank's scale-up rate.
-        server_ranks: Ranks of a server; fewer than `domain` where a scale-up domain spans servers (NVL72 class).
         scale_up_bps: Of one rank, one way, all links, as specified.
         plan_bps: The same as a library plans with it.
         scale_up_latency_ps: One way between two ranks of a domain.
@@ -162,7 +161,6 @@ class CollectiveMachine:
     pcie: bool
     domain: int
     peers: int
-    server_ranks: int
     scale_up_bps: float
     plan_bps: float
     scale_up_latency_ps: int
@@ -215,7 +213,6 @@ def machine_of(cluster: Cluster, measured: LogConstants = MEASURED) -> Collectiv
         pcie=accelerator.scale_up_kind == "none",
         domain=scale_up.domain,
         peers=scale_up.peers if scale_up.kind == "mesh" else max(scale_up.domain - 1, 1),
-        server_ranks=cluster.ranks_per_server,
         scale_up_bps=scale_up.rate_bps,
         plan_bps=min(accelerator.scale_up_collective_bps, scale_up.rate_bps),
         scale_up_latency_ps=scale_up.latency_ps,

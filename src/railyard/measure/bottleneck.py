@@ -18,7 +18,7 @@ import numpy as np
 
 from railyard.cluster.machine import UNLIMITED
 from railyard.graph import HOST, Kind, Stream
-from railyard.measure.causes import OUTAGE
+from railyard.measure.decompose import OUTAGE
 from railyard.measure.result.step import BottleneckFigures, ChangeRow, TrialRow
 
 if TYPE_CHECKING:

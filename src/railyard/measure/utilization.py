@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from railyard.measure.causes import OUTAGE, Cause
+from railyard.measure.decompose import OUTAGE, Cause
 from railyard.measure.result.step import EXPOSED, RankSpread, TaxFigures, TaxShares, UtilizationFigures
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from railyard.ask.audit.price import StepPricing, Wrong
 from railyard.ask.deploy.cabling import dialects, drawn
 from railyard.cluster.asbuilt import ibnetdiscover
 from railyard.cluster.fault import DegradeLink
-from railyard.cluster.fault.downs import LinkDown
+from railyard.cluster.fault.kinds import LinkDown
 from railyard.cluster.network_table import DIALECTS
 from railyard.graph import Job
 from railyard.work.study.study import prepare

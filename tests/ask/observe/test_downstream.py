@@ -6,11 +6,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from railyard.ask.observe.answer import cluster_of, parts_of, traced_usd_per_hour
+from railyard.ask.observe.answer import cluster_of, price_of_parts, traced_usd_per_hour
 from railyard.ask.observe.diagnosis.simulated import diagnose, slowed_ps
 from railyard.ask.observe.expected import Constants, Drift, TimedClass, expected_s
 from railyard.ask.observe.readers.nccl import _noted_s
-from railyard.cluster.fault.degraded import DegradeLink
+from railyard.cluster.fault.kinds import DegradeLink
 from railyard.cluster.names import node_name
 from railyard.engine import Probes
 from railyard.engine.flow import FLOW
@@ -117,7 +117,7 @@ def test_the_price_of_what_stands_behind_a_part(tmp_path):
     file = tmp_path / "cluster.yaml"
     file.write_text(CLUSTER, encoding="utf-8")
     cluster = cluster_of(file)
-    price = parts_of(cluster)
+    price = price_of_parts(cluster)
     total = traced_usd_per_hour(cluster, 1.0, 0.5)
     assert price.of("nic") == pytest.approx(total / 2)
     assert price.of("accelerator") == pytest.approx(total / 16)

@@ -16,7 +16,7 @@ from railyard.ask.observe import live as metrics
 from railyard.ask.observe.expected import Drift, expected_s
 from railyard.ask.observe.live import MetricsServer, Prometheus, busbw_gbs, expected_gbs, openmetrics, page
 from railyard.ask.observe.watch import calibrated, dashboard, exposition, learn, rules
-from railyard.cluster.fault.degraded import DegradeLink
+from railyard.cluster.fault.kinds import DegradeLink
 from railyard.engine.flow import FLOW
 from railyard.face.cli import guard
 from railyard.graph import Job

@@ -17,10 +17,9 @@ from railyard.ask.plan import confidence, judgement
 from railyard.ask.plan import objectives as regret
 from railyard.ask.plan.confidence import _chances, _measure, _sliced
 from railyard.ask.plan.judgement import dominator, front, promising
-from railyard.ask.plan.memo import memo_of_plan, other_winners
+from railyard.ask.plan.memo import memo_of_plan, other_winners, worth_page
 from railyard.ask.plan.objectives import OBJECTIVES, BuildableDesign, Constraint, contradiction, measured_by, relaxed
 from railyard.ask.plan.outcome import DesignOutcome
-from railyard.ask.plan.pages import worth_page
 from railyard.ask.plan.planned import begin
 from railyard.ask.plan.uncertainty import DesignWorth, Factor, Uncertainty, triangular
 from railyard.ask.plan.worth import ServerOutages, availability, dearer, spares_for, to_json, worth

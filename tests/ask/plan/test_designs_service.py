@@ -22,7 +22,7 @@ from railyard.ask.plan.price import SLOWER, Goodputs, kept_of
 from railyard.ask.plan.space import space_of
 from railyard.ask.plan.study import answer_of, ending_at_once
 from railyard.ask.plan.uncertainty import worth
-from railyard.measure.serving.journeys import Served
+from railyard.measure.serving.latencies import Served
 from railyard.measure.serving.objective import Objective, goodput
 from railyard.work.scenario import load
 from railyard.work.study.folder import Journal

@@ -16,9 +16,9 @@ from railyard.ask.plan.build import DesignBench
 from railyard.ask.plan.conclusion import conclude
 from railyard.ask.plan.growth import YEAR_S, BookValues, growth, to_json
 from railyard.ask.plan.growth_change import GrowthChange, Lot, cables, change, provisions
+from railyard.ask.plan.memo import growth_page
 from railyard.ask.plan.objectives import figures_of
 from railyard.ask.plan.outcome import layout_of
-from railyard.ask.plan.pages import growth_page
 from railyard.ask.plan.pilot import Beliefs, PilotTest, best, sheet
 from railyard.ask.plan.planned import begin
 from railyard.ask.plan.planning import DesignPlanner

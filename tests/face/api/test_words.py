@@ -18,7 +18,7 @@ from railyard.measure.result.money import Difference, Unexercised, Verdict
 from railyard.measure.result.network import FaultCost
 from railyard.measure.result.step import EXPOSED, LayoutFigures, TaxFigures, TaxShares
 from railyard.measure.result.variants import TrainingVariant
-from railyard.work.study import fault_words as faults
+from railyard.work.study import result_words as faults
 from railyard.work.training import present as words
 
 if TYPE_CHECKING:

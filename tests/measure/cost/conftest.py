@@ -8,10 +8,9 @@ import numpy as np
 import pytest
 
 from railyard.catalog import Range
-from railyard.measure.causes import CAUSES, Cause
 from railyard.measure.cost.assumptions import exactly
 from railyard.measure.cost.cost import CostModel, JobFacts
-from railyard.measure.decompose import Decomposition, TimeRow
+from railyard.measure.decompose import CAUSES, Cause, Decomposition, TimeRow
 from railyard.measure.job import Checkpointing
 
 _KNOWN = {

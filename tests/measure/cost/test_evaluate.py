@@ -17,8 +17,8 @@ from railyard.measure.cost.assumptions import PRICES, Assumptions
 from railyard.measure.cost.capital import NETWORK_COMPONENTS, CostPart, component_of
 from railyard.measure.cost.cost import JobFacts
 from railyard.measure.cost.evaluate import evaluate
+from railyard.measure.decompose import lockstep
 from railyard.measure.job import Checkpointing
-from railyard.measure.lockstep import lockstep
 from railyard.measure.network import network_use
 from railyard.measure.picture import topology_picture
 from railyard.measure.result.reading import result_from

@@ -12,7 +12,7 @@ import pytest
 import railyard
 from railyard.kit.errors import InputError
 from railyard.measure.job import best_interval_s
-from railyard.work.operate import saving
+from railyard.work.operate import files
 from railyard.work.operate.failures import history
 from railyard.work.operate.failures import history as forecasts
 from railyard.work.operate.failures.fault import Effect, FailureMode, NodeFault, profiles, young_s
@@ -120,8 +120,8 @@ def test_a_serving_run_goes_on_from_a_file(tmp_path):
     for moments in (2, 4, 5):
         first, second = begun(), begun()
         assert not first.run(moments)
-        saving.save(first, tmp_path / "state.npz")
-        assert saving.load(second, tmp_path / "state.npz")
+        files.save(first, tmp_path / "state.npz")
+        assert files.load(second, tmp_path / "state.npz")
         second.run()
         assert second.state.unserved_us == straight.state.unserved_us
         assert second.ledger.allocations == straight.ledger.allocations

@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 from railyard.cluster.tenancy import NOBODY, TenancySpec, TenantSpec, tenancy_of
 from railyard.measure.result.reading import result_from
 from railyard.measure.result.variants import OperateVariant
-from railyard.work.operate import saving
+from railyard.work.operate import files
 from railyard.work.operate.discipline import backfills, policies
 from railyard.work.operate.failures.fault import Effect, NodeFault
+from railyard.work.operate.files import load, save
 from railyard.work.operate.loop import ClusterRun
 from railyard.work.operate.prepare import prepare
 from railyard.work.operate.present import SPENT, sheets, verdict, why
 from railyard.work.operate.rules import RecoveryRules, Rules, Turnaround
-from railyard.work.operate.saving import load, save
 from railyard.work.operate.service import Service, _mixed, services
 from railyard.work.scenario.load import expand, from_values
 from railyard.work.study.study import run as operate
@@ -267,9 +267,9 @@ def test_states_of_a_run_outlive_a_kill(tmp_path):
     rules = straight.rules
     first = ClusterRun(table, tree(4, 8), rules, faults=Given(fault))
     first.run(3)
-    saving.save(first, tmp_path / "state.npz")
+    files.save(first, tmp_path / "state.npz")
     again = ClusterRun(table, tree(4, 8), rules, faults=Given(fault))
-    assert saving.load(again, tmp_path / "state.npz")
+    assert files.load(again, tmp_path / "state.npz")
     assert again.run()
     assert again.state.live_us == straight.state.live_us
 

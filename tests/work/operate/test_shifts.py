@@ -13,10 +13,10 @@ from railyard.work.operate.contention.neighbours import Neighbours
 from railyard.work.operate.contention.pattern import PatternJob, WorkClass, out_bytes, uplinks_bps
 from railyard.work.operate.contention.speeds import Manner, Speeds
 from railyard.work.operate.failures.fault import Effect, NodeFault
+from railyard.work.operate.files import load, save
 from railyard.work.operate.free import FreeNodes, PlacementRequest
 from railyard.work.operate.loop import ClusterRun
 from railyard.work.operate.rules import RecoveryRules, Rules, Turnaround
-from railyard.work.operate.saving import load, save
 from railyard.work.operate.tree import NodeTree
 
 from .test_contention import machine, state_of

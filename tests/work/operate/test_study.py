@@ -16,7 +16,7 @@ from railyard.face.cli import guard
 from railyard.kit.errors import InputError
 from railyard.measure.result.reading import result_from
 from railyard.measure.result.variants import OperateVariant
-from railyard.work.operate import saving
+from railyard.work.operate import files
 from railyard.work.operate.failures.fault import Effect, NodeFault
 from railyard.work.operate.files import away_us, busy_us, heat
 from railyard.work.operate.loop import ClusterRun
@@ -74,9 +74,9 @@ def test_a_run_goes_on_from_any_state(tmp_path):
     for moments in (3, 150, 700):
         first = prepared.operation()
         assert not first.run(moments)
-        saving.save(first, tmp_path / "state.npz")
+        files.save(first, tmp_path / "state.npz")
         second = prepared.operation()
-        assert saving.load(second, tmp_path / "state.npz")
+        assert files.load(second, tmp_path / "state.npz")
         assert second.run()
         assert second.ledger.allocations == straight.ledger.allocations
         assert second.ledger.series == straight.ledger.series
@@ -89,12 +89,12 @@ def test_a_run_goes_on_from_any_state(tmp_path):
 def test_states_of_other_runs_are_left_alone_and_broken_ones_refused(tmp_path):
     one, other = (prepare(expand(scenario(seed))[0]).operation() for seed in (1, 2))
     one.run(50)
-    saving.save(one, tmp_path / "state.npz")
-    assert not saving.load(other, tmp_path / "state.npz")
+    files.save(one, tmp_path / "state.npz")
+    assert not files.load(other, tmp_path / "state.npz")
     text = (tmp_path / "state.npz").read_bytes()
     (tmp_path / "state.npz").write_bytes(text[: len(text) // 2])
     with pytest.raises(InputError, match="remove it to start over"):
-        saving.load(other, tmp_path / "state.npz")
+        files.load(other, tmp_path / "state.npz")
 
 
 def test_killed_and_begun_again_it_writes_the_same_bytes(tmp_path):
@@ -293,8 +293,8 @@ def test_a_run_goes_on_with_its_marks(tmp_path):
     for moments in (1, 20, 40):
         first, second = (ClusterRun(table, tree(), Rules()) for _ in range(2))
         assert not first.run(moments)
-        saving.save(first, tmp_path / "state.npz")
-        assert saving.load(second, tmp_path / "state.npz")
+        files.save(first, tmp_path / "state.npz")
+        assert files.load(second, tmp_path / "state.npz")
         second.run()
         assert second.state.marks == straight.state.marks
         np.testing.assert_array_equal(*(steady(run, given=False).window.spent for run in (second, straight)))

@@ -9,7 +9,7 @@ from railyard.work.scenario import load
 from railyard.work.study.study import prepare
 
 if TYPE_CHECKING:
-    from railyard.measure.serving.journeys import Served
+    from railyard.measure.serving.latencies import Served
     from railyard.work.pipeline.model_stage import PipelineJob
 
 ASKED: dict[str, Any] = {

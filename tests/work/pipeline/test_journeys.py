@@ -14,7 +14,7 @@ from railyard.engine.stages import CAUSES, RequestRule, StageStep, StageTransfer
 from railyard.graph import Record, RequestTable
 from railyard.graph.parquet import read_record
 from railyard.kit.errors import InputError
-from railyard.measure.serving.journeys import spent, spent_until
+from railyard.measure.serving.latencies import spent, spent_until
 from railyard.work.pipeline.measuring import shown, write_variant
 from railyard.work.scenario import load
 from railyard.work.serving.measuring import latencies

@@ -12,7 +12,7 @@ from railyard import catalog
 from railyard.face import api
 from railyard.kit.errors import InputError
 from railyard.work.scenario import load
-from railyard.work.serving.drafting import pass_share
+from railyard.work.serving.costing import pass_share
 from railyard.work.serving.figures import computed_again
 from railyard.work.serving.software import DeviceProfile, profile, written
 from railyard.work.study.study import prepare

@@ -23,7 +23,7 @@ from railyard.measure.result.serving import (
 )
 from railyard.measure.result.step import ServingTax, ServingTaxShares
 from railyard.measure.result.variants import ServingVariant
-from railyard.measure.serving.journeys import Served
+from railyard.measure.serving.latencies import Served
 from railyard.measure.serving.objective import Objective
 from railyard.measure.verdict import verdict_of
 from railyard.work.serving.capacity import with_curve

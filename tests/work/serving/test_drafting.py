@@ -18,7 +18,7 @@ from railyard.face import api
 from railyard.graph.request_table import RequestTable
 from railyard.kit.errors import InputError
 from railyard.work.scenario import load
-from railyard.work.serving.drafting import length_at, with_drafter
+from railyard.work.serving.costing import length_at, with_drafter
 from railyard.work.study.study import prepare
 
 GROWING = Cost(

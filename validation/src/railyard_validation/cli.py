@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from railyard.face.options import Json, Ray  # noqa: TC001 - typer reads the annotations when it runs
+from railyard.face.terminal import Json, Ray  # noqa: TC001 - typer reads the annotations when it runs
 from railyard.kit.errors import InputError
 
 app = typer.Typer(help="Predicted against measured, row by row.", no_args_is_help=True, rich_markup_mode=None)

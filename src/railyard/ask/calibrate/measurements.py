@@ -15,7 +15,7 @@ from railyard.kit.files import read_text
 from railyard.kit.registry import Registry
 from railyard.kit.table import Table, TableRow
 from railyard.measure.numbers import counted, finite_or_null
-from railyard.measure.result.calibration import ConstantFit, RowFit
+from railyard.measure.result.measured import ConstantFit, RowFit
 from railyard.measure.result.section import Figures
 from railyard.work.study.compose import model_of
 

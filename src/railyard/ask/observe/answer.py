@@ -15,12 +15,11 @@ from railyard.cluster.bill import bill_of
 from railyard.cluster.fault.cluster_places import ClusterPlaces
 from railyard.kit.errors import InputError
 from railyard.kit.schema import yaml
-from railyard.measure.causes import Cause
 from railyard.measure.cost.assumptions import Assumptions
 from railyard.measure.cost.capital import parts_of_rows
 from railyard.measure.cost.cost import hourly
 from railyard.measure.cost.power import EqualShares
-from railyard.measure.decompose import TimeRow, decompose
+from railyard.measure.decompose import Cause, TimeRow, decompose
 from railyard.measure.picture import drawing_of
 from railyard.measure.result.answers import DiagnosisAnswer, SuspectRow
 from railyard.work.scenario import load, problems
@@ -113,7 +112,7 @@ class PriceOfParts:
         return None if behind is None else self.usd_per_hour * behind / self.ranks
 
 
-def parts_of(cluster: Cluster) -> PriceOfParts:
+def price_of_parts(cluster: Cluster) -> PriceOfParts:
     """Prices of the parts of a cluster that computes half of its time: energy is a small part of them."""
     return PriceOfParts(traced_usd_per_hour(cluster, 1.0, 0.5), cluster.ranks, cluster.ranks_per_server)
 

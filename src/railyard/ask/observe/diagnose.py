@@ -299,7 +299,7 @@ def _traces(path: Path, cluster_file: Path | None) -> Diagnosis:
 
 def _of_traces(found: Gathered, cluster_file: Path | None) -> Diagnosis:
     """Diagnoses by the strongest evidence: hanging calls, communicator states, port counters, kernel times."""
-    from railyard.ask.observe.answer import cluster_of, parts_of
+    from railyard.ask.observe.answer import cluster_of, price_of_parts
     from railyard.ask.observe.diagnosis.ports import diagnose_ports
 
     pieces = found.pieces
@@ -308,7 +308,7 @@ def _of_traces(found: Gathered, cluster_file: Path | None) -> Diagnosis:
     if any(piece.members or piece.well for piece in pieces):
         return diagnose_counts(pieces)
     if any(piece.counts for piece in pieces):
-        return diagnose_ports(pieces, None if cluster_file is None else parts_of(cluster_of(cluster_file)))
+        return diagnose_ports(pieces, None if cluster_file is None else price_of_parts(cluster_of(cluster_file)))
     if any(piece.kernels for piece in pieces):
         return _kernels(found, cluster_file)
     raise InputError(

@@ -303,8 +303,7 @@ def _gathered(path: Path, machine: Cluster | None) -> tuple[Record | None, dict[
 
 def _simulated(record: Record) -> dict[str, Any]:
     """The same keys for a record with its task graph; exposed time has causes there."""
-    from railyard.measure.causes import Cause
-    from railyard.measure.decompose import decompose
+    from railyard.measure.decompose import Cause, decompose
 
     found = decompose(record)
     step = max(found.step_ps, 1)

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from railyard.measure.cost.assumptions import Assumptions, PowerGrid
     from railyard.measure.cost.capital import Capex, CostPart
     from railyard.measure.cost.power import Power
-    from railyard.measure.serving.journeys import Served
+    from railyard.measure.serving.latencies import Served
     from railyard.measure.serving.objective import Goodput, Objective
     from railyard.work.training.spec import Training
 

@@ -20,7 +20,7 @@ from railyard.measure.cost.cost import hourly_inputs
 from railyard.measure.cost.evaluate import Use, deployment_cost
 from railyard.measure.cost.serving import PaidGoodput
 from railyard.measure.model_error import serving_error
-from railyard.measure.serving.journeys import quantiles
+from railyard.measure.serving.latencies import quantiles
 from railyard.measure.serving.objective import goodput
 from railyard.work.scenario.load import Variant
 from railyard.work.serving.expected import (
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from railyard.ask.plan.build import DesignBench
     from railyard.ask.plan.price import DesignPrice
     from railyard.engine.serving.closed_form import PoolTotals
-    from railyard.measure.serving.journeys import Served
+    from railyard.measure.serving.latencies import Served
     from railyard.work.serving.placing import PlacedPool
     from railyard.work.serving.prepare import ServingJob
 

@@ -11,11 +11,17 @@ import numpy as np
 
 import railyard
 from railyard.ask.scale.buckets import rebucketed
-from railyard.ask.scale.model import recognized
-from railyard.ask.scale.relayout import ScaledTarget, other_layout
+from railyard.ask.scale.relayout import ScaledTarget, checked_target, other_layout
 from railyard.ask.scale.rescale import rescaled
-from railyard.ask.scale.target import checked_target
-from railyard.ask.scale.traced import mean_s, read_traced, refuse_unknown, slowed_kernels, traced_figures, unrecognized
+from railyard.ask.scale.traced import (
+    mean_s,
+    read_traced,
+    recognized,
+    refuse_unknown,
+    slowed_kernels,
+    traced_figures,
+    unrecognized,
+)
 from railyard.cluster.bill import bill_of
 from railyard.collective.policy import kind_word
 from railyard.engine import Jitter
@@ -26,7 +32,7 @@ from railyard.measure.cost.assumptions import Assumptions
 from railyard.measure.cost.capital import parts_of_rows
 from railyard.measure.cost.cost import hourly
 from railyard.measure.decompose import decompose
-from railyard.measure.result.scale import (
+from railyard.measure.result.measured import (
     AxisRow,
     BandPart,
     ScaleAnswer,
@@ -49,7 +55,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from railyard.ask.scale.layout import Grid
-    from railyard.ask.scale.target import Target
+    from railyard.ask.scale.relayout import Target
     from railyard.ask.scale.traced import Traced
     from railyard.catalog import Catalog
     from railyard.cluster import Cluster

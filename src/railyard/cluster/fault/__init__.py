@@ -1,7 +1,5 @@
 """Faults: one record per kind, for scenarios and packet runs alike."""
 
-from railyard.cluster.fault.degraded import BitErrors, DegradeLink, Late, MisconfiguredSwitch, SlowAccelerator
-from railyard.cluster.fault.downs import AcceleratorDown, HostDown, LinkDown, NicDown, SwitchDown
 from railyard.cluster.fault.fault import (
     Effect,
     Fault,
@@ -15,6 +13,18 @@ from railyard.cluster.fault.fault import (
     Spell,
     Spells,
     faults,
+)
+from railyard.cluster.fault.kinds import (
+    AcceleratorDown,
+    BitErrors,
+    DegradeLink,
+    HostDown,
+    Late,
+    LinkDown,
+    MisconfiguredSwitch,
+    NicDown,
+    SlowAccelerator,
+    SwitchDown,
 )
 
 __all__ = [

@@ -18,7 +18,7 @@ from railyard.cluster.hall.rows import (
     RackRow,
     floor_of,
     network_rows,
-    parts_of,
+    rows_together,
     server_rows,
     zones_of,
 )
@@ -201,7 +201,7 @@ def _shortest(filling: Filling, a: NDArray[np.int32], b: NDArray[np.int32]) -> F
     """The requested number of banks; otherwise the one with the shortest cables, or nearly so in a smaller hall."""
     spec, racks = filling.spec, len(filling.power_w)
     highest = max((filling.watts(row) for row in filling.rows), default=1.0)
-    parts = parts_of(filling, max(1, int(spec.zone_w // max(highest, 1.0))))
+    parts = rows_together(filling, max(1, int(spec.zone_w // max(highest, 1.0))))
     choices = range(1, min(MOST_BANKS, len(parts)) + 1) if spec.banks is None else [spec.banks]
     floors = [floor_of(spec, filling.rows, parts, banks, racks) for banks in choices]
     near, far = (filling.rack[a], filling.unit[a]), (filling.rack[b], filling.unit[b])

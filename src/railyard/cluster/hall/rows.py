@@ -51,7 +51,7 @@ class Floor:
         return float(np.ptp(self.x_m) * np.ptp(self.y_m)) if len(self.x_m) else 0.0
 
 
-def parts_of(filling: Filling, most: int) -> list[list[RackRow]]:
+def rows_together(filling: Filling, most: int) -> list[list[RackRow]]:
     """Rows that stay together: those below switches that do not serve all rows, otherwise as many as a zone has."""
     rows = [row for row in filling.rows if not row.central]
     held = sorted({row.servers for row in rows}, key=lambda one: (one[0], -one[1]))

@@ -41,14 +41,12 @@ class Lab:
     """The network of a cluster as a lab has it.
 
     Attributes:
-        node_of: int64[nodes of the network], number of the namespace.
         choices: By switch and port of a NIC, as the network numbers both: the links by which it goes on, in the order
             of the route.
         seed_of: By switch: of its hashes.
     """
 
     wires: Wires
-    node_of: NDArray[np.int64]
     choices: dict[tuple[int, int], tuple[int, ...]]
     seed_of: dict[int, int]
 
@@ -90,7 +88,7 @@ def laid_out(cluster: Cluster, rate_bps: NDArray[np.float64], routing: str = "st
         LabNode(name, seeds.get(number, 0), tuple(addresses[number]), tuple(routes[number]))
         for number, name in enumerate(names)
     )
-    return Lab(Wires(nodes, hosts, tuple(ports), MTU, routing), node_of, choices, seed_of)
+    return Lab(Wires(nodes, hosts, tuple(ports), MTU, routing), choices, seed_of)
 
 
 def _check(cluster: Cluster) -> None:

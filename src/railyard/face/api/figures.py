@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeGuard
 from railyard.kit.errors import InputError
 from railyard.kit.files import read_text
 from railyard.measure import numbers
-from railyard.measure.causes import NETWORK_CAUSES
+from railyard.measure.decompose import NETWORK_CAUSES
 from railyard.measure.result.answers import DiffOneSided
 from railyard.measure.result.section import flatten
 from railyard.work.study.folder import result_file

@@ -14,8 +14,21 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from railyard.face import signals, terminal
-from railyard.face.options import Details, Engine, Json, Keep, Out, Quiet, Ray, Scenario, Set, Vary
-from railyard.face.terminal import Progress, emit, say
+from railyard.face.terminal import (
+    Details,
+    Engine,
+    Json,
+    Keep,
+    Out,
+    Progress,
+    Quiet,
+    Ray,
+    Scenario,
+    Set,
+    Vary,
+    emit,
+    say,
+)
 from railyard.face.verb import RUNS, Reply, Request, keep, verbs
 from railyard.kit.errors import InputError, RailyardError, SimulationError
 

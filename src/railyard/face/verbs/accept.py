@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from railyard.face.options import Junit, Set
+from railyard.face.terminal import Junit, Set
 from railyard.face.verb import Reply, Request, verb
 from railyard.face.verbs.tune import refuse_with
 from railyard.kit.errors import InputError

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from railyard.face.options import Force, Json
-from railyard.face.terminal import Progress, Table, emit, say, wrapped
+from railyard.face.terminal import Force, Json, Progress, Table, emit, say, wrapped
 from railyard.face.verb import CALIBRATION, FormField, Page, Reply, Request, verb
 from railyard.kit.errors import InputError
 from railyard.kit.files import keep_existing, write_text
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
     from railyard.ask.calibrate.measurements import Calibrated
     from railyard.ask.calibrate.recorded_fit import RunsReport
     from railyard.catalog import Accelerator, Catalog
-    from railyard.measure.result.calibration import CalibrationAnswer
+    from railyard.measure.result.measured import CalibrationAnswer
 
 DEVICES = ("auto", "cuda", "cpu")
 _MODEL = "llama-3-8b"
@@ -208,7 +207,7 @@ def calibrate_runs(
 
 
 def _document(found: Calibrated, file: str) -> CalibrationAnswer:
-    from railyard.measure.result.calibration import CalibrationAnswer
+    from railyard.measure.result.measured import CalibrationAnswer
     from railyard.work.study.provenance import version
 
     return CalibrationAnswer(

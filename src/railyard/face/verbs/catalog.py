@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from railyard.face.options import Extra, Json
-from railyard.face.terminal import Table, emit, wrapped
+from railyard.face.terminal import Extra, Json, Table, emit, wrapped
 from railyard.face.verb import Request, verb
 from railyard.kit.errors import InputError
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from railyard.face.options import Junit
-from railyard.face.terminal import Table
+from railyard.face.terminal import Junit, Table
 from railyard.face.verb import Page, Reply, Request, verb
 from railyard.kit.errors import InputError
 from railyard.kit.files import write_text

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from railyard.face.options import System
-from railyard.face.terminal import Table, emit, say
+from railyard.face.terminal import System, Table, emit, say
 from railyard.face.verb import DEPLOYMENTS, FormField, Page, Reply, Request, verb
 from railyard.measure import numbers
 

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from railyard.face.options import Json
-from railyard.face.terminal import Table, emit, say
+from railyard.face.terminal import Json, Table, emit, say
 from railyard.face.verb import verb
 from railyard.kit.errors import InputError, SimulationError
 

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from railyard.face.options import Cluster
-from railyard.face.terminal import Table, emit, say, wrapped
+from railyard.face.terminal import Cluster, Table, emit, say, wrapped
 from railyard.face.verb import FormField, Page, Reply, Request, verb
 from railyard.measure import numbers
 

@@ -7,8 +7,7 @@ from typing import Annotated
 
 import typer
 
-from railyard.face.options import Force, Names, Set
-from railyard.face.terminal import emit, say
+from railyard.face.terminal import Force, Names, Set, emit, say
 from railyard.face.verb import FormField, Page, Reply, Request, verb
 from railyard.face.verbs.tune import refuse_with
 from railyard.kit.errors import InputError

@@ -69,14 +69,14 @@ def plan_designs(request: Request) -> Reply:
 )
 def plan_growth(request: Request, *, report: Report = None) -> Reply:
     """Price the paths from a cluster to larger ones: purchases, stranded parts, recabling, and the regret of each."""
-    from railyard.ask.plan import growth, pages
+    from railyard.ask.plan import growth, memo
     from railyard.face.words import plan as words
 
     draft = request.draft()
     found = growth.growth(draft)
     plain, sentence = growth.to_json(found), words.growth_sentence(found)
     if report is not None:
-        write_text(report, pages.growth_page(draft.title, sentence, plain))
+        write_text(report, memo.growth_page(draft.title, sentence, plain))
     return Reply(
         found,
         lambda: words.show_growth(found, details=request.details),
@@ -98,14 +98,14 @@ def plan_growth(request: Request, *, report: Report = None) -> Reply:
 )
 def plan_worth(request: Request, *, report: Report = None) -> Reply:
     """Price small changes for a training job: a microsecond, a tail, a nine. Runs with and without it, same draws."""
-    from railyard.ask.plan import pages, worth
+    from railyard.ask.plan import memo, worth
     from railyard.face.words import plan as words
 
     request.progress("reading the scenario", 0.0)
     found = worth.worth(request.draft(), request.progress)
     plain, sentence = worth.to_json(found), words.worth_sentence(found)
     if report is not None:
-        write_text(report, pages.worth_page(sentence, plain))
+        write_text(report, memo.worth_page(sentence, plain))
     return Reply(
         found,
         lambda: words.show_worth(found, details=request.details),

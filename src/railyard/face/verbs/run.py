@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from railyard.face import signals
-from railyard.face.options import Set
-from railyard.face.terminal import Table, print_parts, say
+from railyard.face.terminal import Set, Table, print_parts, say
 from railyard.face.verb import Page, Reply, Request, verb
 from railyard.kit.errors import InputError
 
@@ -309,7 +308,7 @@ def export(
     ] = None,
 ) -> None:
     """Write what happened in a run, task by task, flow by flow or request by request, for another program."""
-    from railyard.graph.exporter import exporters
+    from railyard.graph.exporters import exporters
     from railyard.graph.parquet import read_record
 
     try:

@@ -12,7 +12,7 @@ from railyard.face.verb import FormField, Page, Reply, Request, verb
 from railyard.measure import numbers
 
 if TYPE_CHECKING:
-    from railyard.measure.result.scale import ScaleAnswer
+    from railyard.measure.result.measured import ScaleAnswer
 
 SHOWN, _NOTES = 12, 2
 

@@ -10,8 +10,7 @@ from typing import Annotated
 
 import typer
 
-from railyard.face.options import Ray
-from railyard.face.terminal import say
+from railyard.face.terminal import Ray, say
 from railyard.face.verb import verb
 from railyard.kit.errors import InputError
 from railyard.kit.files import readable

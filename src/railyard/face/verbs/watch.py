@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from railyard.face.options import Json
-from railyard.face.terminal import Table, emit, say, wrapped
+from railyard.face.terminal import Json, Table, emit, say, wrapped
 from railyard.face.verb import verb
 
 if TYPE_CHECKING:

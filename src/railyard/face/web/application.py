@@ -26,7 +26,7 @@ from railyard.face.web.documents import RefusalBody, TextFault
 from railyard.face.web.guard import Guard
 from railyard.face.web.journal import JobJournal, Status, StatusFirst
 from railyard.face.web.looking import Looking, faults_of
-from railyard.face.web.routes import context, jobs, outputs, runs, scenarios, views
+from railyard.face.web.routes import context, jobs, outputs, runs, views
 from railyard.face.web.routes.context import ServerState
 from railyard.face.web.settings import ServerSettings, WorkLimits, checked
 from railyard.kit.errors import InputError, RailyardError
@@ -148,7 +148,7 @@ def application(settings: ServerSettings) -> FastAPI:
     )
     app.state.server = server
     for router in (
-        *(context.router, scenarios.router, jobs.verbs, jobs.router),
+        *(context.router, runs.scenarios, jobs.verbs, jobs.router),
         *(runs.router, runs.answers, outputs.router, views.router),
     ):
         app.include_router(router, prefix=PREFIX)

@@ -17,7 +17,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from railyard.face.web import dispatch, drafts
+from railyard.face.web import dispatch
 from railyard.face.web.documents import Checked, DecisionFigure, Estimated, TextFault
 from railyard.face.web.looking import faults_of
 from railyard.face.web.views import views
@@ -84,7 +84,7 @@ def _seen(view: PageView, question: dict[str, Any]) -> dict[str, Any]:
 
 def _check(folder: Path, question: dict[str, Any]) -> Checked:
     try:
-        draft = drafts.requested_draft(folder, question["text"], question["file"])
+        draft = dispatch.requested_draft(folder, question["text"], question["file"])
         kind, engine = explain.checked(draft)
     except RailyardError as error:
         return Checked(faults=faults_of(error))
@@ -94,7 +94,7 @@ def _check(folder: Path, question: dict[str, Any]) -> Checked:
 def _estimate(folder: Path, question: dict[str, Any]) -> Estimated:
     begin = time.monotonic()
     try:
-        found = explain.estimate(drafts.requested_draft(folder, question["text"], question["file"]))
+        found = explain.estimate(dispatch.requested_draft(folder, question["text"], question["file"]))
     except RailyardError as error:
         return Estimated(faults=faults_of(error), took_s=time.monotonic() - begin)
     except MemoryError:

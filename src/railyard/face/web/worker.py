@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from railyard.face.verb import RUNS, Request, keep, of_page
-from railyard.face.web import dispatch, drafts
+from railyard.face.web import dispatch
 from railyard.face.web.documents import Outcome
 from railyard.face.web.looking import faults_of
 from railyard.kit import files as processes
@@ -69,7 +69,7 @@ def _carry_out(request: dict[str, Any], tell: _Teller) -> dict[str, Any]:
         dispatch.refuse_outside(path, folder)
     cluster = partial(workers, request["ray"], begin=partial(dispatch.confine, folder)) if request["ray"] else None
     wanted = Request(
-        draft=partial(drafts.requested_draft, folder, request["text"], request["file"]),
+        draft=partial(dispatch.requested_draft, folder, request["text"], request["file"]),
         progress=tell,
         pool=cluster or partial(workers, begin=partial(dispatch.confine, folder)),
         runs=folder / RUNS,

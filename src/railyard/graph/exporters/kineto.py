@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from railyard.graph.exporter import Exporter, exporters
+from railyard.graph.exporters import Exporter, exporters
 from railyard.graph.job import tracks_of
 from railyard.graph.perfetto.tasks import PS_PER_NS, RANKS, microseconds
 from railyard.graph.record import tasks_of

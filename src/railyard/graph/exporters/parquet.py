@@ -1,7 +1,7 @@
 """Tables that data frames read: one row per task, request or flow."""
 
 from railyard.graph import parquet
-from railyard.graph.exporter import Exporter, exporters
+from railyard.graph.exporters import Exporter, exporters
 
 PARQUET = exporters.add(
     "parquet",

@@ -1,7 +1,7 @@
 """Traces that ui.perfetto.dev and chrome://tracing open."""
 
 from railyard.graph import perfetto
-from railyard.graph.exporter import Exporter, exporters
+from railyard.graph.exporters import Exporter, exporters
 
 PERFETTO = exporters.add(
     "perfetto",

@@ -9,10 +9,9 @@ from pydantic import ConfigDict, Discriminator, Field, TypeAdapter, ValidationEr
 
 from railyard.kit.errors import InputError, Problem
 from railyard.measure import numbers
-from railyard.measure.result.calibration import CalibrationAnswer
 from railyard.measure.result.choices import PlacementAnswer, PlanAnswer, TuneAnswer
+from railyard.measure.result.measured import CalibrationAnswer, ScaleAnswer
 from railyard.measure.result.network import Picture, PicturePlace
-from railyard.measure.result.scale import ScaleAnswer
 from railyard.measure.result.section import AnswerDocument, Count, Figures, KeyFigure, Lists, Share, Values
 
 

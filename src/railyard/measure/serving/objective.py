@@ -19,7 +19,7 @@ import numpy as np
 from railyard.measure.model_error import SERVING, power_error, serving_error
 from railyard.measure.result.serving import LEVELS, CapacityFigures, PoolQueueRow
 from railyard.measure.result.step import ServingTax, ServingTaxShares
-from railyard.measure.serving.journeys import quantiles
+from railyard.measure.serving.latencies import quantiles
 from railyard.measure.utilization import steady_window
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from railyard.measure.model_error import Judged, ModelError, Question
     from railyard.measure.result.money import ErrorRow
     from railyard.measure.result.serving import Level, LoadPoint, ServingFigures
-    from railyard.measure.serving.journeys import Served
+    from railyard.measure.serving.latencies import Served
     from railyard.measure.utilization import Window
 
 

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from railyard.measure import numbers
 from railyard.measure.result.variants import EdgeVariant
-from railyard.work.study.fault_words import card_of, matrix, size_words, tables_of, two_words
 from railyard.work.study.presentation import Presentation, Sheet, presentations, quoted
+from railyard.work.study.result_words import card_of, matrix, size_words, tables_of, two_words
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from railyard.work.edge.prepare import NearUser, Place
 
     Floats = NDArray[np.float64]
-    from railyard.measure.serving.journeys import Served
+    from railyard.measure.serving.latencies import Served
     from railyard.work.serving.measuring import MeasuredServing
     from railyard.work.study.tasks import Control
 

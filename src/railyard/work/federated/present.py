@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 from railyard.measure import numbers
 from railyard.measure.result.variants import FederatedVariant
-from railyard.work.study.fault_words import (
+from railyard.work.study.presentation import Presentation, Sheet, presentations, quoted
+from railyard.work.study.result_words import (
     DETAILED,
     card_of,
     causes_words,
@@ -16,7 +17,6 @@ from railyard.work.study.fault_words import (
     tables_of,
     two_words,
 )
-from railyard.work.study.presentation import Presentation, Sheet, presentations, quoted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

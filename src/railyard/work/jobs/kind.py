@@ -12,12 +12,11 @@ from railyard.cluster.names import link_name
 from railyard.cluster.notes import notes_of
 from railyard.graph import parquet
 from railyard.graph.record import fingerprint
-from railyard.measure.causes import NETWORK_CAUSES
 from railyard.measure.cost.assumptions import band_of
 from railyard.measure.cost.capital import CostPart, parts_of_rows
 from railyard.measure.cost.cost import JobFacts
 from railyard.measure.cost.evaluate import deployment_cost, evaluate
-from railyard.measure.decompose import decompose
+from railyard.measure.decompose import NETWORK_CAUSES, decompose
 from railyard.measure.job import Checkpointing
 from railyard.measure.result.serving import Percentiles
 from railyard.measure.result.variants import (

@@ -17,15 +17,14 @@ from railyard.graph.repeat import closed
 from railyard.kit.errors import InputError, Refusals
 from railyard.kit.schema.yaml import Mark, Node, from_plain
 from railyard.work.scenario.load import blaming, dump
-from railyard.work.serving.prepare import parts_of, service_on
+from railyard.work.serving.prepare import service_inputs, service_on
 from railyard.work.study import compose
 from railyard.work.study.deaths import from_the_start, refuse_fatal
 from railyard.work.study.provenance import Memo
 from railyard.work.trace.prepare import placement_of, read_trace
 from railyard.work.training.graphs import build
 from railyard.work.training.jitter import law_of
-from railyard.work.training.prepare import engine_of, faults_of, jitter_of, policy_of, prepared
-from railyard.work.training.prepare import parts_of as training_parts
+from railyard.work.training.prepare import engine_of, faults_of, jitter_of, policy_of, prepared, training_inputs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -197,10 +196,10 @@ def _check_parts(variant: Variant, memo: Memo, wrong: Refusals) -> None:
         with wrong, as_job(number, job.kind):
             inner = Refusals()
             if job.serving is not None:
-                parts_of(part, job.serving, ("workload", "serving"), memo, inner)
+                service_inputs(part, job.serving, ("workload", "serving"), memo, inner)
             elif job.training is not None:
                 catalog = memo.get("catalog", scenario.catalog, partial(compose.catalog_of, part.draft))
-                training_parts(part, catalog, "flow", inner)
+                training_inputs(part, catalog, "flow", inner)
             else:
                 inner.kept(partial(read_trace, part.draft))
             inner.raise_all()

@@ -14,7 +14,7 @@ from railyard.graph import Job, Kind, Label, Stream, TaskGraph
 from railyard.graph.repeat import repeat
 from railyard.kit.errors import Stopped
 from railyard.measure.decompose import decompose
-from railyard.measure.serving.journeys import quantiles
+from railyard.measure.serving.latencies import quantiles
 from railyard.model.machine import Machine
 from railyard.work.serving.links import lanes_between
 from railyard.work.serving.measuring import latencies

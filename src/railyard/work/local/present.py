@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from railyard.kit.quantities import format_rate
 from railyard.measure import numbers
 from railyard.measure.result.variants import LocalVariant
-from railyard.work.study.fault_words import DETAILED, card_of, first_words, matrix, size_words, tables_of
 from railyard.work.study.presentation import Presentation, Sheet, presentations, quoted
+from railyard.work.study.result_words import DETAILED, card_of, first_words, matrix, size_words, tables_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

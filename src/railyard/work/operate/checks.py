@@ -15,12 +15,11 @@ import numpy as np
 from railyard.cluster.bill import bill_of
 from railyard.cluster.tenancy import NOBODY
 from railyard.kit.errors import InputError
-from railyard.measure.causes import CAUSES, Cause
 from railyard.measure.cost.assumptions import Assumptions
 from railyard.measure.cost.capital import parts_of_rows
 from railyard.measure.cost.cost import hourly
 from railyard.measure.cost.power import EqualShares
-from railyard.measure.decompose import TimeRow
+from railyard.measure.decompose import CAUSES, Cause, TimeRow
 from railyard.work.operate.discipline import policies
 from railyard.work.operate.free import FreeNodes, PlacementRequest
 from railyard.work.operate.state import State

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from railyard.kit.errors import InputError, Interrupted
 from railyard.kit.files import signals_held
 from railyard.measure.result.variants import OperateVariant
-from railyard.work.operate import files, saving
+from railyard.work.operate import files
 from railyard.work.operate.prepare import prepare
 from railyard.work.operate.rules import DAY, HOUR
 from railyard.work.operate.service import services
@@ -113,12 +113,12 @@ def play(
     section = prepared.variant.draft.scenario.operate
     about = f"{json.dumps(section.model_dump(mode='json'), sort_keys=True)}{version()} {draw}"
     if state is not None:
-        saving.load(run, state, about)
+        files.load(run, state, about)
     try:
         with signals_held() as asked:
             while not run.run(int(section.save_every), asked):
                 if state is not None:
-                    saving.save(run, state, about)
+                    files.save(run, state, about)
                 if progress is not None:
                     progress(run.ledger.ended / max(len(run.jobs), 1))
                 if asked():

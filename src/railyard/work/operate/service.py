@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from railyard.measure.serving.journeys import Served
+    from railyard.measure.serving.latencies import Served
     from railyard.work.operate.jobs import JobTable
     from railyard.work.operate.loop import ClusterRun
     from railyard.work.scenario.load import Draft

@@ -11,7 +11,7 @@ from railyard.engine.stages import CAUSES, takers
 from railyard.kit.schema import yaml
 from railyard.measure.cost.evaluate import Use, deployment_cost
 from railyard.measure.cost.serving import PaidGoodput as Sold
-from railyard.measure.serving.journeys import quantiles
+from railyard.measure.serving.latencies import quantiles
 from railyard.measure.serving.objective import Objective
 from railyard.work.pipeline.measuring import bill_parts, measure, parts, shown, streaming, uses_of
 from railyard.work.pipeline.model_stage import job_of, takers_of
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from railyard.graph import Record, RequestTable
     from railyard.measure.result.variants import ServedVariant
-    from railyard.measure.serving.journeys import Served
+    from railyard.measure.serving.latencies import Served
     from railyard.work.pipeline.batched import BuiltHardware
     from railyard.work.pipeline.model_stage import PipelineJob
     from railyard.work.pipeline.section import PipelineSection

@@ -14,7 +14,7 @@ from railyard.work.study.kind import StudyKind, kinds
 
 if TYPE_CHECKING:
     from railyard.graph import Record, RequestTable
-    from railyard.measure.serving.journeys import Served
+    from railyard.measure.serving.latencies import Served
     from railyard.work.pipeline.model_stage import PipelineJob
     from railyard.work.serving.measuring import MeasuredServing
     from railyard.work.study.tasks import Control

@@ -28,7 +28,15 @@ from railyard.measure.result.serving import (
     StageRow,
 )
 from railyard.measure.result.variants import PipelineVariant
-from railyard.measure.serving.journeys import Served, counted, parts_of, quantiles, spent, spent_at, spent_until
+from railyard.measure.serving.latencies import (
+    Served,
+    counted,
+    parts_by_percentile,
+    quantiles,
+    spent,
+    spent_at,
+    spent_until,
+)
 from railyard.measure.serving.objective import goodput
 from railyard.work.pipeline.model_stage import Answer, nics_of
 from railyard.work.pipeline.section import waits_for
@@ -272,7 +280,7 @@ def _by_stage(
         for number, name in enumerate(names)
         for place, cause in enumerate(CAUSES)
     }
-    flat = parts_of(total, {f"{name}\n{cause}": column for (name, cause), column in columns.items()})
+    flat = parts_by_percentile(total, {f"{name}\n{cause}": column for (name, cause), column in columns.items()})
     return {
         level: {
             name: LatencyParts(**{f"{cause}_s": flat[level][f"{name}\n{cause}"] for cause in CAUSES}) for name in names

@@ -30,7 +30,7 @@ from railyard.engine.stages import (
 )
 from railyard.kit.errors import InputError
 from railyard.kit.quantities import ranges
-from railyard.measure.serving.journeys import DROPPED, served
+from railyard.measure.serving.latencies import DROPPED, served
 from railyard.work.pipeline.batched import (
     Built,
     BuiltHardware,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from railyard.kit.errors import InputError, SimulationError
 from railyard.measure.result.serving import CapacityFigures, FrontPoint, LoadPoint, ReplicaTrial
 from railyard.measure.result.variants import ServedVariant, ServingVariant
-from railyard.measure.serving.journeys import quantiles
+from railyard.measure.serving.latencies import quantiles
 from railyard.measure.serving.objective import capacity, front, goodput
 from railyard.work.scenario.load import Variant
 from railyard.work.serving.figures import idle_of
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from railyard.graph.request_table import RequestTable
     from railyard.measure.result.reading import Result
     from railyard.measure.result.serving import ModelServing, ServingFigures
-    from railyard.measure.serving.journeys import Served
+    from railyard.measure.serving.latencies import Served
     from railyard.measure.serving.objective import Objective
     from railyard.work.pipeline.model_stage import PipelineJob
     from railyard.work.scenario.load import Draft

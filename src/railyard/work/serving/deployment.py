@@ -23,7 +23,7 @@ from railyard.engine.serving.deployment import LOADS
 from railyard.kit.errors import InputError
 from railyard.work.scenario.load import blaming
 from railyard.work.scenario.section import build, fault_of
-from railyard.work.serving.drafting import speculative
+from railyard.work.serving.costing import speculative
 from railyard.work.serving.memory import CacheRoom, divide
 from railyard.work.study.deaths import cut_off, words
 

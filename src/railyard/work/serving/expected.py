@@ -12,7 +12,7 @@ from railyard.kit.errors import InputError
 from railyard.measure import numbers
 from railyard.measure.cost.evaluate import Use, deployment_cost
 from railyard.measure.result.section import KeyFigure
-from railyard.measure.serving.journeys import DONE, Served, quantiles
+from railyard.measure.serving.latencies import DONE, Served, quantiles
 from railyard.measure.serving.objective import goodput
 from railyard.work.serving.afd import ffn_share
 from railyard.work.serving.figures import drawn_w, idle_of, parts_of_bill

@@ -20,7 +20,7 @@ from railyard.measure.result.serving import (
     RequestsFigures,
     ThroughputFigures,
 )
-from railyard.measure.serving.journeys import DROPPED, PARTS, UNFINISHED, parts_of, quantiles
+from railyard.measure.serving.latencies import DROPPED, PARTS, UNFINISHED, parts_by_percentile, quantiles
 from railyard.work.serving.afd import ffn_share
 from railyard.work.study.deaths import span
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from railyard.graph import Record
     from railyard.graph.request_table import RequestTable
     from railyard.measure.cost.evaluate import DeploymentCost
-    from railyard.measure.serving.journeys import Served
+    from railyard.measure.serving.latencies import Served
     from railyard.measure.serving.objective import Goodput, Objective
     from railyard.work.serving.deployment import ReplicaDeath
     from railyard.work.serving.placing import Ffn, PlacedPool
@@ -279,9 +279,9 @@ def percentiles(values: NDArray[np.float64]) -> Percentiles:
 
 def latencies_of(found: Served, gaps: Mapping[str, float | None]) -> Latencies:
     """Percentiles of every latency, and what they are made of."""
-    parts = parts_of(found.ttft_s, {f"{part}_s": getattr(found, f"{part}_s") for part in PARTS})
+    parts = parts_by_percentile(found.ttft_s, {f"{part}_s": getattr(found, f"{part}_s") for part in PARTS})
     ttft = {level: LatencyParts(**parts[level]) for level in LEVELS if parts}
-    tpot = parts_of(
+    tpot = parts_by_percentile(
         found.tpot_s, {"collectives": found.decode_collectives_s, "rest": found.tpot_s - found.decode_collectives_s}
     )
     return Latencies(

@@ -15,7 +15,7 @@ from railyard.work.study.kind import StudyKind, kinds
 if TYPE_CHECKING:
     from railyard.graph import Record
     from railyard.graph.request_table import RequestTable
-    from railyard.measure.serving.journeys import Served
+    from railyard.measure.serving.latencies import Served
     from railyard.work.serving.measuring import MeasuredServing
     from railyard.work.serving.prepare import ServingJob
     from railyard.work.study.tasks import Control

@@ -25,7 +25,7 @@ from railyard.measure.result.serving import (
     ReuseRow,
 )
 from railyard.measure.result.variants import ServedVariant, ServingVariant
-from railyard.measure.serving.journeys import UNFINISHED, Served, counted, served
+from railyard.measure.serving.latencies import UNFINISHED, Served, counted, served
 from railyard.measure.serving.objective import Objective, PoolRoom, goodput, queues, serving_errors, serving_tax
 from railyard.work.serving.afd import sides_of
 from railyard.work.serving.figures import (
@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from railyard.graph import Record
     from railyard.graph.request_table import RequestTable
     from railyard.measure.cost.evaluate import DeploymentCost
-    from railyard.measure.serving.journeys import Served
+    from railyard.measure.serving.latencies import Served
     from railyard.measure.serving.objective import Goodput
     from railyard.work.serving.prepare import ServingJob
     from railyard.work.serving.section import ObjectiveSection

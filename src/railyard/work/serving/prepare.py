@@ -162,11 +162,11 @@ def service_of(
     with wrong:
         cluster = compose.shared_cluster(draft, catalog, memo, machine)
         return service_on(cluster, variant, serving, place, memo, dies=dies)
-    parts_of(variant, serving, place, memo, wrong)
+    service_inputs(variant, serving, place, memo, wrong)
     raise InputError.many(wrong.problems)
 
 
-def parts_of(
+def service_inputs(
     variant: Variant, serving: ServingSection, place: tuple[str, ...], memo: Memo, wrong: Refusals
 ) -> tuple[Model, Assumptions, RequestTable, Profiles] | None:
     """What does not depend on the cluster: model, prices, requests, profiles; None where one is refused."""
@@ -204,7 +204,7 @@ def service_on(
     """
     draft, wrong = variant.draft, Refusals()
     catalog = compose.shared_catalog(draft, memo)
-    parts = parts_of(variant, serving, place, memo, wrong)
+    parts = service_inputs(variant, serving, place, memo, wrong)
     placed = None
     with wrong, blaming(draft, *place):
         networks = networks_of(serving, catalog, cluster, separate_needs(serving))

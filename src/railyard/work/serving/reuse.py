@@ -137,7 +137,6 @@ class Reuse:
         predicted_s: An iteration for each chunk of it, as the engine is expected to run them.
     """
 
-    prefix_tokens: int
     cache_bytes: float
     peak_s: float
     predicted_s: float
@@ -180,7 +179,6 @@ def reuse(
     pairs = length * start + length * length / 2.0
     seconds = cost.seconds(length, np.ones_like(length), np.zeros_like(length), pairs)
     return Reuse(
-        prefix_tokens=prefix_tokens,
         cache_bytes=cost.kv_bytes_per_token * prefix_tokens,
         peak_s=_flops(model, prefix_tokens) / _peak_flops(model, device, layout),
         predicted_s=float(seconds.sum()),

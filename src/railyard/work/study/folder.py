@@ -19,7 +19,7 @@ from railyard.kit.errors import InputError, OutputError, did_you_mean
 from railyard.kit.files import FULL, MOST_STREAMED, copy_file, opened, read_bytes, read_text, write_text
 from railyard.kit.schema import yaml
 from railyard.kit.table import left_behind, refuse_changed, restore, take_place
-from railyard.measure.result.calibration import MARK
+from railyard.measure.result.measured import MARK
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

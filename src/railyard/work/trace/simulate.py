@@ -20,8 +20,7 @@ from railyard.measure import picture as timeline_tracks
 from railyard.measure.bottleneck import FLOPS, MEMORY, Resource
 from railyard.measure.cost.capital import parts_of_rows
 from railyard.measure.cost.cost import hourly
-from railyard.measure.decompose import decompose, stages
-from railyard.measure.lockstep import lockstep
+from railyard.measure.decompose import decompose, lockstep, stages
 from railyard.measure.network import network_use
 from railyard.measure.picture import topology_picture
 from railyard.measure.result.network import FaultCost

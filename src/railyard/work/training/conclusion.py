@@ -10,7 +10,7 @@ from railyard.measure.bottleneck import CONTENTION, NOT_TRIED, SCALE_UP_TIER
 from railyard.measure.result.section import KeyFigure
 from railyard.measure.result.variants import StepVariant, TrainingVariant
 from railyard.work.study import believed
-from railyard.work.study import fault_words as faults
+from railyard.work.study import result_words as faults
 from railyard.work.study.memo import LossChart, cost_figure
 from railyard.work.study.presentation import quoted, several
 from railyard.work.study.purchase import decided, price_table, ranked, recommended

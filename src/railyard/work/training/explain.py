@@ -12,7 +12,7 @@ from railyard.engine import Jitter
 from railyard.graph.parquet import read_record
 from railyard.kit.errors import InputError, SimulationError
 from railyard.measure import bottleneck
-from railyard.measure.causes import OUTAGE
+from railyard.measure.decompose import OUTAGE
 from railyard.measure.result.variants import TrainingVariant
 from railyard.work.study.folder import of_variant
 from railyard.work.study.study import prepared_of

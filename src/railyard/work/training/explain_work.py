@@ -17,7 +17,7 @@ import numpy as np
 from railyard.collective.policy import kind_word
 from railyard.engine.lowering import lower
 from railyard.graph import CollectiveKind, Kind, Label, Stream
-from railyard.measure.causes import integer_sums
+from railyard.measure.decompose import integer_sums
 from railyard.work.training import blocks
 from railyard.work.training.columns import Columns
 from railyard.work.training.stages import virtual_stages

@@ -19,7 +19,7 @@ from railyard.work.training.parallel.circuits import over_circuits
 from railyard.work.training.parallel.communication import gather_for_passes, reduce_gradients
 from railyard.work.training.parallel.data import segments
 from railyard.work.training.parallel.finish import finish
-from railyard.work.training.parallel.parts import StageParts, alike, parts_of, rows_of
+from railyard.work.training.parallel.parts import StageParts, alike, rows_of, stage_parts
 from railyard.work.training.parallel.pieces import StepBuilder, compute, cut, launch, loss_table
 from railyard.work.training.parameters import check_precision
 from railyard.work.training.passes import CONTENDERS, concurrent_passes
@@ -89,7 +89,7 @@ def program_of(
     check_communication(training)
     layout = training.layout
     schedule = schedules.get(layout.schedule)
-    parts = parts_of(
+    parts = stage_parts(
         training,
         cluster.accelerator,
         partial(segments, training),

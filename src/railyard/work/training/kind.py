@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from railyard.measure import picture
-from railyard.measure.decompose import stages
-from railyard.measure.lockstep import lockstep
+from railyard.measure.decompose import lockstep, stages
 from railyard.measure.network import network_use
 from railyard.measure.result.network import FaultCost
 from railyard.measure.result.step import StorageFigures, TimeShare

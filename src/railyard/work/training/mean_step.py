@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 from railyard.engine import Jitter
 from railyard.kit.quantities import halved, percentile
-from railyard.measure.causes import OUTAGE
-from railyard.measure.decompose import decompose
+from railyard.measure.decompose import OUTAGE, decompose
 from railyard.measure.result.step import StepFigures
 from railyard.work.training.jitter import law_of
 from railyard.work.training.storing import loading_of

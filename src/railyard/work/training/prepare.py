@@ -266,11 +266,11 @@ def _cluster(variant: Variant, catalog: Catalog, engine: str | None, memo: Memo)
     except InputError as error:
         faults = Refusals()
         faults.problems += error.problems
-        parts_of(variant, catalog, engine, faults)
+        training_inputs(variant, catalog, engine, faults)
         raise InputError.many(faults.problems) from None
 
 
-def parts_of(
+def training_inputs(
     variant: Variant, catalog: Catalog, engine: str | None, faults: Refusals
 ) -> tuple[str, Model | None, Assumptions | None]:
     """Parts that do not depend on the cluster: engine name, model, prices; their errors go into `faults`."""
@@ -331,7 +331,7 @@ def prepared(
     """
     draft, wrong = variant.draft, Refusals()
     scenario = draft.scenario
-    name, model, assumptions = parts_of(variant, catalog, engine, wrong)
+    name, model, assumptions = training_inputs(variant, catalog, engine, wrong)
     policy = None
     with wrong, blaming(draft, "collectives"):
         policy = policy_of(scenario.collectives, draft.folder, cluster, faults_of(draft))

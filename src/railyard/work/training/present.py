@@ -10,7 +10,7 @@ from railyard.kit.quantities import format_memory
 from railyard.measure import numbers
 from railyard.measure.result.variants import StepVariant, TrainingVariant
 from railyard.work.study import believed
-from railyard.work.study import fault_words as faults
+from railyard.work.study import result_words as faults
 from railyard.work.study.memo import warnings
 from railyard.work.study.presentation import (
     MOST_VARIANTS,

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from railyard.ask.calibrate.nccl.log import NcclLog
     from railyard.ask.calibrate.nccl.rows import CollectiveResult
     from railyard.catalog import Catalog
-    from railyard.measure.result.calibration import ConstantFit
+    from railyard.measure.result.measured import ConstantFit
 
     F = NDArray[np.float64]
 

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
     from railyard.ask.calibrate.measurements import MeasurementFile
     from railyard.catalog import Accelerator, Catalog, Model
-    from railyard.measure.result.calibration import ConstantFit, RowFit
+    from railyard.measure.result.measured import ConstantFit, RowFit
     from railyard.work.serving.software import ServingSoftware
 
     F = NDArray[np.float64]

@@ -32,7 +32,7 @@ from railyard.catalog import Model
 from railyard.kit.errors import InputError, Problem, did_you_mean
 from railyard.kit.schema.yaml import Mark, from_plain, resolve
 from railyard.measure.numbers import short
-from railyard.measure.result.calibration import ConstantFit
+from railyard.measure.result.measured import ConstantFit
 from railyard.model import architecture
 from railyard.model.machine import Machine
 from railyard.work.scenario import load
@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 
     from railyard.ask.calibrate.measurements import MeasurementFile
     from railyard.catalog import Accelerator, Catalog
-    from railyard.measure.result.calibration import RowFit
+    from railyard.measure.result.measured import RowFit
     from railyard.work.training.columns import Columns
     from railyard.work.training.pace import Scatter
     from railyard.work.training.spec import Precision

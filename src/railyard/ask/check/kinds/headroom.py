@@ -14,8 +14,8 @@ import numpy as np
 
 from railyard.ask.check.assertion import AssertionOutcome, assertions, rounded
 from railyard.ask.deploy.emit.intent import asic_of, headroom
+from railyard.cluster.credits import HEADROOM_SHARE
 from railyard.cluster.names import node_name
-from railyard.cluster.reach import HEADROOM_SHARE
 from railyard.kit import quantities
 from railyard.kit.errors import InputError
 

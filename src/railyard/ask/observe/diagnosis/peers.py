@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from railyard.cluster.fault.degraded import DegradeLink
+from railyard.cluster.fault.kinds import DegradeLink
 from railyard.engine.contract import Probes, joint
 from railyard.engine.flow import FLOW
 from railyard.engine.lowering import lower

@@ -1,4 +1,4 @@
-"""Runs that are done, whoever ran them, and answers of other commands: the folders of the command line."""
+"""Scenario files and what is being typed; runs that are done, whoever ran them, and answers of other commands."""
 
 from __future__ import annotations
 
@@ -8,11 +8,27 @@ from fastapi import APIRouter, HTTPException, Query
 from fastapi.responses import FileResponse, Response
 
 from railyard.face.reports import decision, decision_of
-from railyard.face.web.documents import AnswerRow, Decision, PageRow, RunRow
-from railyard.face.web.routes.context import Context, or_404
-from railyard.face.web.shelf import RESULT
+from railyard.face.web.documents import (
+    AnswerRow,
+    Checked,
+    Decision,
+    DraftText,
+    Estimated,
+    FileName,
+    FileRow,
+    FileText,
+    FileToSave,
+    PageRow,
+    RunRow,
+    Template,
+)
+from railyard.face.web.journal import templates
+from railyard.face.web.looking import TooSlow
+from railyard.face.web.routes.context import Context, RequestContext, or_404
+from railyard.face.web.shelf import RESULT, Conflict, Missing
 from railyard.kit.files import read_text
 from railyard.measure.result.answers import answer_from
+from railyard.work.scenario.model import Scenario
 from railyard.work.study.folder import read_all, read_result
 from railyard.work.study.joined import joined
 
@@ -129,3 +145,64 @@ def answer_as_page(context: Context, answer: str) -> FileResponse:
 def _document(context: Context, answer: str) -> Path:
     with or_404(f"there is no answer `{answer[:80]}`"):
         return context.shelf.answer(answer)
+
+
+scenarios = APIRouter(tags=["scenarios"])
+
+
+@scenarios.get("/templates")
+def list_templates() -> list[Template]:
+    """Scenarios to start from."""
+    return templates()
+
+
+@scenarios.get("/schema")
+def schema() -> dict[str, Any]:
+    """The JSON schema of a scenario, for completion in editors."""
+    return Scenario.model_json_schema()
+
+
+@scenarios.get("/files")
+def list_files(context: Context) -> list[FileRow]:
+    """Scenario files of the folder."""
+    return context.shelf.files()
+
+
+@scenarios.get("/file")
+def read_file(context: Context, file: Annotated[FileName, Query()]) -> FileText:
+    """A scenario file."""
+    try:
+        return context.shelf.read(file)
+    except Missing:
+        raise HTTPException(404, f"there is no file `{file}`") from None
+
+
+@scenarios.put("/file")
+def write_file(context: Context, file: Annotated[FileName, Query()], saved: FileToSave) -> FileText:
+    """Writes a scenario file; refused where it is not the one that the writer knew."""
+    try:
+        return context.shelf.write(file, saved.text, saved.version)
+    except Conflict:
+        raise HTTPException(409, f"`{file}` was changed since it was opened") from None
+
+
+@scenarios.post("/check")
+async def check(context: Context, draft: DraftText) -> Checked:
+    """Reads a draft and says what is wrong with it."""
+    return Checked.model_validate(await _look(context, "check", draft))
+
+
+@scenarios.post("/estimate")
+async def estimate(context: Context, draft: DraftText) -> Estimated:
+    """A rough answer to a draft of a training: its first variant, in closed form."""
+    return Estimated.model_validate(await _look(context, "estimate", draft))
+
+
+async def _look(context: RequestContext, verb: str, draft: DraftText) -> dict[str, Any]:
+    try:
+        return await context.server.looking.ask(context.person, verb, {"text": draft.text, "file": draft.file})
+    except TooSlow:
+        seconds = context.server.settings.limits.preview_s
+        raise HTTPException(
+            422, f"this takes more than {seconds:g} s, or too much memory, to look at: run it"
+        ) from None

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _RUNS = 3
 PARTS = ("queue_s", "compute_s", "collectives_s", "transfer_s")
-"""Parts of the time to the first token; see `railyard.measure.serving.journeys`."""
+"""Parts of the time to the first token; see `railyard.measure.serving.latencies`."""
 
 _WANTED = ("arrival_s", "ttft_s", "tpot_s", "e2e_s", "input_tokens", "output_tokens", *PARTS)
 

@@ -97,7 +97,7 @@ class StageParts:
         return np.maximum(self.time_ps, self.host_ps)
 
 
-def parts_of(
+def stage_parts(
     training: Training,
     accelerator: Accelerator,
     segments: Callable[[VirtualStage, StageParameters], int],

@@ -173,7 +173,9 @@ def counted(count: NDArray[np.int64], lower_s: NDArray[np.float64]) -> dict[str,
     return {**found, "mean": float((middle * count).sum() / total)}
 
 
-def parts_of(total: NDArray[np.float64], parts: Mapping[str, NDArray[np.float64]]) -> dict[str, dict[str, float]]:
+def parts_by_percentile(
+    total: NDArray[np.float64], parts: Mapping[str, NDArray[np.float64]]
+) -> dict[str, dict[str, float]]:
     """Parts of each percentile, and of the mean, of `total`.
 
     Args:
