@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import cache
+from functools import cache, lru_cache
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
@@ -12,7 +12,7 @@ import numpy as np
 from railyard.model.machine import RecordColumns
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -293,7 +293,8 @@ class ModelColumns(RecordColumns):
 _LATENT = ("q_lora", "kv_lora", "rope_dim", "nope_dim", "v_dim")
 
 
-def _derived(model: Model) -> dict[str, float]:
+@lru_cache(maxsize=1024)
+def _derived(model: Model) -> Mapping[str, float]:
     row: dict[str, float] = {
         "gated": model.gated_mlp,
         "tied": model.tied_embeddings,

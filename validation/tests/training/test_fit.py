@@ -12,28 +12,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from railyard import catalog
-from railyard import catalog as catalogue
 from railyard.kit.errors import InputError
 from railyard.work.training import profiles
 from railyard_validation.bands import Miss, later
-from railyard_validation.training.by_time import CUTS, forecasts, published
+from railyard_validation.training import table
+from railyard_validation.training.by_time import CUTS, forecasts, forecasts_behind, published
 from railyard_validation.training.cases import predicted_s, read_cases
-from railyard_validation.training.compare import validate_training
 from railyard_validation.training.fit import fit, refitted, scored, smallest_scale
 from railyard_validation.training.leave_out import left_out
 
 TRAINING = Path(__file__).parents[2] / "data" / "training"
-
-
-@pytest.fixture(scope="module")
-def known():
-    return catalog.load()
-
-
-@pytest.fixture(scope="module")
-def cases(known):
-    return read_cases(TRAINING / "runs.csv", known)[0]
 
 
 @pytest.fixture(scope="module")
@@ -89,11 +77,11 @@ def test_a_source_left_out_has_no_say_in_its_own_prediction(cases):
     assert honest.values["attention_forward"] > lying.values["attention_forward"] * 1.01
 
 
-def test_published_runs_left_out_and_a_users_own(cases, known):
+def test_published_runs_left_out_and_a_users_own(cases, catalog):
     torchtitan = next(case for case in cases if case.family == "torchtitan")
     row = replace(torchtitan.row, text={**torchtitan.row.text, "source_doc": "of nobody"})
     own = replace(torchtitan, row=row)
-    (out, mine), names = left_out([torchtitan, own], "source", known)
+    (out, mine), names = left_out([torchtitan, own], "source", catalog)
     assert names == ["torchtitan", "of nobody"]
     shipped = predicted_s([torchtitan])[0]
     assert predicted_s([mine])[0] == pytest.approx(shipped, rel=2e-3)  # shipped constants have three digits
@@ -101,9 +89,9 @@ def test_published_runs_left_out_and_a_users_own(cases, known):
     assert predicted_s([out])[0] != pytest.approx(predicted_s([mine])[0], rel=1e-6)
 
 
-def test_an_unknown_part_is_named(cases, known):
+def test_an_unknown_part_is_named(cases, catalog):
     with pytest.raises(InputError, match="sourse") as caught:
-        left_out(cases[:1], "sourse", known)
+        left_out(cases[:1], "sourse", catalog)
     assert "source" in str(caught.value.problems[0].render())
 
 
@@ -136,19 +124,15 @@ def test_a_share_multiplies_and_a_fact_stands():
 
 # Forecasts of later runs see nothing that came with them or after them.
 
-DATA = Path(__file__).resolve().parents[2] / "data/training"
-
 
 @pytest.fixture(scope="module")
-def by_time_cases():
-    found, _ = read_cases(DATA / "runs.csv", catalog.load())
-    return [case for case in found if scored(case)]
+def by_time_cases(cases):
+    return [case for case in cases if scored(case)]
 
 
 def test_every_run_says_when_it_was_published():
     for name in ("runs.csv", "runs_single_node.csv", "strangers.csv", "mlperf_v6.csv"):
-        cases, _ = read_cases(DATA / name, catalog.load())
-        assert all("2015-01" < published(case) < "2027-01" for case in cases)
+        assert all("2015-01" < row.get("published") < "2027-01" for row in table.read(TRAINING / name))
 
 
 def test_a_later_measurement_changes_no_earlier_forecast(by_time_cases):
@@ -169,7 +153,7 @@ def test_software_of_the_same_half_year_is_not_known(by_time_cases):
         if published(case) >= "2026-01" and "megatron-2026" in case.training.software.name
     ]
     older = [case for case in by_time_cases if published(case) < "2026-01"]
-    one = next(one for one in forecasts([*older, new[0]], named=True) if one.case.row.id == new[0].row.id)
+    (one,) = forecasts_behind("2026-01", [*older, new[0]], named=True)
     values = fit(smallest_scale(older)).values
     taken = profiles.assemble(values)["megatron-2025/" + new[0].training.software.architecture]
     assert one.case.training.software.name == "megatron-2025"
@@ -214,11 +198,6 @@ GPT_39B = {
 }
 
 
-@pytest.fixture(scope="module")
-def choice_catalog():
-    return catalogue.load()
-
-
 def one_case(tmp_path, catalog, **cells):
     path = tmp_path / "runs.csv"
     with path.open("w", newline="") as handle:
@@ -231,33 +210,26 @@ def one_case(tmp_path, catalog, **cells):
     return cases[0]
 
 
-def test_an_unknown_micro_batch_is_the_fastest_that_fits(tmp_path, choice_catalog):
-    case = one_case(tmp_path, choice_catalog)
+def test_an_unknown_micro_batch_is_the_fastest_that_fits(tmp_path, catalog):
+    case = one_case(tmp_path, catalog)
     assert case.training.layout.micro_batch > 1
     assert f"micro-batch {case.training.layout.micro_batch}: the fastest that fits" in case.defaults
 
 
-def test_a_known_micro_batch_stays(tmp_path, choice_catalog):
-    case = one_case(tmp_path, choice_catalog, micro_batch="2")
+def test_a_known_micro_batch_stays(tmp_path, catalog):
+    case = one_case(tmp_path, catalog, micro_batch="2")
     assert case.training.layout.micro_batch == 2
     assert not any(line.startswith("micro-batch") for line in case.defaults)
 
 
-def test_a_micro_batch_that_does_not_fit_is_not_chosen(tmp_path, choice_catalog):
+def test_a_micro_batch_that_does_not_fit_is_not_chosen(tmp_path, catalog):
     # Without recomputation the activations of 16 sequences of a 145 billion model are far beyond 80 GB.
     wide = {"layers": "80", "hidden": "12288", "heads": "96", "pp": "8", "dp": "8", "recompute": "none"}
-    case = one_case(tmp_path, choice_catalog, **wide)
+    case = one_case(tmp_path, catalog, **wide)
     assert case.training.layout.micro_batch == 1
 
 
 # The fixed part of a step and its tail, on the published runs.
-
-TABLE = Path(__file__).parents[2] / "data" / "training" / "runs.csv"
-
-
-@pytest.fixture(scope="module")
-def report():
-    return validate_training(TABLE, catalog.load())
 
 
 def test_the_fixed_part_is_right_by_itself(report) -> None:

@@ -8,7 +8,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from railyard import catalog as catalogue
 from railyard.face.cli.guard import run
 from railyard.kit.errors import InputError
 from railyard.work.training import profiles
@@ -18,16 +17,6 @@ from railyard_validation.training.table import COLUMNS
 
 DATA = Path(__file__).parents[2] / "data"
 RUNS = DATA / "training/runs.csv"
-
-
-@pytest.fixture(scope="module")
-def catalog():
-    return catalogue.load()
-
-
-@pytest.fixture(scope="module")
-def report(catalog):
-    return validate_training(RUNS, catalog)
 
 
 def changed(path, *, row="T0633", **cells):

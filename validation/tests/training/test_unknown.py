@@ -4,7 +4,6 @@ import csv
 
 import pytest
 
-from railyard import catalog as catalogue
 from railyard.work.training import profiles
 from railyard_validation.training.cases import read_cases
 
@@ -31,11 +30,6 @@ ROW = {
     "recompute": "none",
     "step_time_s": "8",
 }
-
-
-@pytest.fixture(scope="module")
-def catalog():
-    return catalogue.load()
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ split of the data takes that back.
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -54,16 +55,20 @@ def forecasts(cases: Sequence[Case], *, named: bool) -> list[Forecast]:
         named: Runs say what software they ran, and those of a kind that nobody had read are left out; else each takes
             the software that was the default of its device.
     """
-    found = []
-    for cut, end in zip(CUTS, (*CUTS[1:], "9999-99"), strict=True):
-        new = [case for case in cases if cut <= published(case) < end]
-        if new:
-            before = [case for case in cases if published(case) < cut]
-            values = fit(smallest_scale(before)).values
-            known = {key: one for key, one in profiles.assemble(values).items() if one.date < cut}
-            then = list(_as_of(new, known, named=named))
-            found += [Forecast(one, cut, step_s) for one, step_s in zip(then, predicted_s(then), strict=True)]
-    return found
+    return [one for cut in CUTS for one in forecasts_behind(cut, cases, named=named)]
+
+
+def forecasts_behind(cut: str, cases: Sequence[Case], *, named: bool) -> list[Forecast]:
+    """Every run of the half year behind one of `CUTS`, by what was known before it."""
+    end = dict(itertools.pairwise([*CUTS, "9999-99"]))[cut]
+    new = [case for case in cases if cut <= published(case) < end]
+    if not new:
+        return []
+    before = [case for case in cases if published(case) < cut]
+    values = fit(smallest_scale(before)).values
+    known = {key: one for key, one in profiles.assemble(values).items() if one.date < cut}
+    then = list(_as_of(new, known, named=named))
+    return [Forecast(one, cut, step_s) for one, step_s in zip(then, predicted_s(then), strict=True)]
 
 
 def _as_of(cases: Sequence[Case], known: Mapping[str, SoftwareProfile], *, named: bool) -> Iterator[Case]:

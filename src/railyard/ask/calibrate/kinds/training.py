@@ -8,6 +8,7 @@ same units, words and ranges. Flags may be written yes, no, 1 or 0, lists with `
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 import typing
 from dataclasses import dataclass
@@ -84,9 +85,8 @@ def of_layout(cells: Mapping[str, Any], skip: Collection[str]) -> dict[str, Any]
     return _read(ParallelismSection, Layout, wanted)
 
 
-def _read(section: type[Section], record: type[Any], cells: Mapping[str, str]) -> dict[str, Any]:
-    hints = typing.get_type_hints(record)
-    types = {key.name: hints[name] for name, key in keys_of(record).items()}
+def _read(section: type[Section], record: type, cells: Mapping[str, str]) -> dict[str, Any]:
+    types = _types(record)
     written = {name: _value(types[name], text) for name, text in cells.items()}
     try:
         return fields_given(load.check(from_plain(written, _NOWHERE), section), record)
@@ -96,6 +96,13 @@ def _read(section: type[Section], record: type[Any], cells: Mapping[str, str]) -
             dataclasses.replace(problem, file=None, line=None, column=None, found=problem.found or cells.get(key or ""))
             for key, problem in first.items()
         ) from None
+
+
+@functools.cache
+def _types(record: type) -> dict[str, Any]:
+    """Type of the field that each column fills."""
+    hints = typing.get_type_hints(record)
+    return {key.name: hints[name] for name, key in keys_of(record).items()}
 
 
 def _value(kind: Any, text: str) -> Any:
