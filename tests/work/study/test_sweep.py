@@ -162,6 +162,21 @@ def test_elsewhere_the_bytes_are_the_same_and_a_killed_task_runs_again(tmp_path,
     assert files_of(found.folder) == straight
 
 
+@pytest.mark.parametrize("pool", [None, Elsewhere], ids=["here", "elsewhere"])
+def test_where_the_input_of_all_is_wrong_its_place_is_named_and_nothing_is_written(tmp_path, pool):
+    faults = [{"kind": "switch-down", "switch": "spine 99"}]
+    file = tmp_path / "s.yaml"
+    file.write_text(yaml.to_text({**SCENARIO, "faults": faults}), encoding="utf-8")
+    with pytest.raises(InputError) as wrong:
+        study.run(load.load(file), VARIES[:1], engine="analytic", out=tmp_path / "runs", searched=False, pool=pool)
+    (problem,) = wrong.value.problems
+    lines = file.read_text(encoding="utf-8").splitlines()
+    assert (problem.file, problem.key) == (str(file), "faults.0.switch")
+    assert "spine 99" in lines[problem.line - 1]
+    assert problem.allowed == "leaf 0"
+    assert not (tmp_path / "runs").exists()
+
+
 def test_a_bound_goes_elsewhere_with_the_products_whose_layout_it_has(tmp_path):
     """The task of `ideal` has all three, that of a product only itself."""
     document = load.from_values({**SCENARIO, "compare": {"vary": {"fabric": ["ideal", "roce", "uec"]}}})

@@ -27,6 +27,9 @@ M = TypeVar("M", bound=BaseModel)
 
 _START = "`railyard init` writes a scenario to start from"
 
+GIVEN = "scenario given in Python"
+"""Stands for the file of a scenario that has none."""
+
 
 @dataclass(frozen=True)
 class Draft:
@@ -142,7 +145,7 @@ def from_values(values: Mapping[str, Any] | Scenario, changes: Mapping[str, Any]
         InputError: With the key of every fault.
     """
     plain = dump(values) if isinstance(values, Scenario) else dict(values)
-    tree = yaml.from_plain(plain, yaml.Mark("scenario given in Python"))
+    tree = yaml.from_plain(plain, yaml.Mark(GIVEN))
     if "name" not in tree.value:
         tree = override.put(tree, "name", yaml.Node("scenario", tree.mark))
     for key, value in (changes or {}).items():

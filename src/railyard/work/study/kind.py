@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
+    from railyard.kit.errors import Problem
     from railyard.measure.cost.assumptions import Source
     from railyard.measure.result.reading import Result
     from railyard.measure.result.reading import Variant as Figures
@@ -103,10 +104,15 @@ STOPPED = "it was stopped before it ended"
 
 @dataclass(frozen=True)
 class Failed:
-    """A variant that failed."""
+    """A variant that failed.
+
+    Attributes:
+        problems: What is wrong with its input; empty if its run could not finish.
+    """
 
     variant: Variant
     error: str
+    problems: tuple[Problem, ...] = ()
 
 
 D = TypeVar("D", bound=StudyDocument)

@@ -356,7 +356,11 @@ class _Running:
             found = sweep.so_far()
             if all(isinstance(one, Failed) for one in found):
                 raise
-        ended, failed = split(found)
+        try:
+            ended, failed = split(found)
+        except InputError:
+            sweep.clear()
+            raise
         for place, (number, _) in enumerate(ended):
             if folder is not None:
                 sweep.fetch(number, folders.of_variant(folder, place, sweep.variants[number].name))

@@ -22,12 +22,12 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import TypeAdapter
 
-from railyard.kit.errors import InputError, SimulationError
+from railyard.kit.errors import InputError, Problem, SimulationError
 from railyard.kit.files import MOST_STREAMED, copy_file, read_bytes, read_text
 from railyard.measure.cost.assumptions import Source
 from railyard.measure.result.reading import Variant as Figures
 from railyard.work.scenario import load
-from railyard.work.scenario.load import Variant, dump
+from railyard.work.scenario.load import GIVEN, Variant, dump
 from railyard.work.study.folder import begun, digests_of, key_of, slug
 from railyard.work.study.kind import STOPPED, Failed, MeasuredVariant, kinds
 from railyard.work.study.provenance import version
@@ -106,7 +106,7 @@ class Sweep:
         if not file.is_file():
             return None
         plain = json.loads(read_text(file))
-        return Failed(self.variants[number], plain["error"]) if "error" in plain else measured_of(plain)
+        return self._failed(number, plain) if "error" in plain else measured_of(plain)
 
     def keep(self, number: int, plain: dict[str, Any], files: Path | None = None) -> None:
         """Stores a variant on disk, completely or not at all."""
@@ -152,8 +152,8 @@ class Sweep:
             measured = one(number, unfinished)
         except (InputError, SimulationError) as error:
             shutil.rmtree(unfinished, ignore_errors=True)
-            self.keep(number, {"error": failure(error)})
-            return Failed(self.variants[number], failure(error))
+            self.keep(number, _refused(error))
+            return self._failed(number, _refused(error))
         except BaseException:
             shutil.rmtree(unfinished, ignore_errors=True)
             raise
@@ -192,8 +192,11 @@ class Sweep:
         """Stores a task's answer, except that of a killed process, which may succeed another time."""
         if value is None:
             if error != GONE:
-                self.keep(number, {"error": error})
+                self.keep(number, {"error": error, "problems": []})
             return Failed(self.variants[number], error)
+        if "error" in value:
+            self.keep(number, value)
+            return self._failed(number, value)
         place = self.place(number)
         unfinished = place.with_name(f"{place.name}.{os.getpid()}")
         for name, data in value["files"].items():
@@ -203,29 +206,43 @@ class Sweep:
         self.keep(number, value["measured"], unfinished)
         return measured_of(value["measured"])
 
+    def _failed(self, number: int, plain: dict[str, Any]) -> Failed:
+        """A variant that failed, each problem with its place in the scenario: its task had values without a file."""
+        variant, problems = self.variants[number], [Problem(**row) for row in plain["problems"]]
+        if not problems:
+            return Failed(variant, plain["error"])
+        keyed = (replace(one, file=None) if one.file == GIVEN else one for one in problems)
+        return Failed(variant, plain["error"], variant.draft.blame(InputError.many(keyed)).problems)
+
+
+def _refused(error: InputError | SimulationError) -> dict[str, Any]:
+    """Why a variant has no figures, as plain values."""
+    problems = error.problems if isinstance(error, InputError) else ()
+    return {"error": failure(error), "problems": [vars(problem) for problem in problems]}
+
 
 def split(found: Sequence[Measured | Failed]) -> tuple[list[tuple[int, Measured]], list[Failed]]:
     """Variants that succeeded, with their numbers, and those that failed.
 
     Raises:
+        InputError: The input of all is wrong.
         SimulationError: All failed.
     """
     failed = [one for one in found if isinstance(one, Failed)]
     if len(failed) == len(found):
+        if all(one.problems for one in failed):
+            raise InputError.many(dict.fromkeys(problem for one in failed for problem in one.problems))
         raise SimulationError(f"none of the {len(found)} variants succeeded: {failed[0].error}")
     return [(number, one) for number, one in enumerate(found) if not isinstance(one, Failed)], failed
 
 
 def ran(task: dict[str, Any]) -> dict[str, Any]:
-    """Runs a variant on its node: its figures as plain values, and its files.
+    """Runs a variant on its node: its figures as plain values and its files, or why it has none.
 
     Args:
         task: `variants`, the last of which is run, as names, settings and values (a bound has the layout of one of the
             products before it), their `folder`, `engine` and `searched`.
 
-    Raises:
-        InputError: It cannot be run.
-        SimulationError: The run cannot finish.
     """
     folder_of = Path(task["folder"])
     variants = [
@@ -233,11 +250,14 @@ def ran(task: dict[str, Any]) -> dict[str, Any]:
         for name, settings, values in task["variants"]
     ]
     kind = kinds.get(variants[0].draft.kind)
-    *_, prepared = kind.prepare(variants, task["engine"])
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder)
         control = Control(_NOTHING, Event(), recorded=True, searched=task["searched"])
-        measured = kind.one(prepared, place, control)
+        try:
+            *_, prepared = kind.prepare(variants, task["engine"])
+            measured = kind.one(prepared, place, control)
+        except (InputError, SimulationError) as error:
+            return _refused(error)
         return {"measured": plain_of(measured), "files": dict(_files(place))}
 
 
