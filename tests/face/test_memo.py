@@ -208,3 +208,7 @@ def test_what_has_no_memo_is_refused(tmp_path):
     assert not any(tmp_path.iterdir())
     with pytest.raises(InputError, match="holds nothing that can be shown"):
         _memo_of(tmp_path)
+    (tmp_path / "plan.json").write_text("")
+    with pytest.raises(InputError, match="Invalid JSON") as wrong:
+        _memo_of(tmp_path)
+    assert wrong.value.problems[0].file == str(tmp_path / "plan.json")

@@ -14,6 +14,7 @@ from railyard.work.study.presentation import MOST_VARIANTS, comparison, html_hea
 if TYPE_CHECKING:
     import polars as pl
 
+    from railyard.measure.result.answers import Answer
     from railyard.measure.result.reading import Result
     from railyard.work.study.presentation import Sheet
 
@@ -55,23 +56,30 @@ def view(path: str | Path, *, height: int = 800) -> View:
         InputError: There is none.
     """
     from railyard.face.reports import answer_html, report_html
-    from railyard.measure.result.answers import answer_from
-    from railyard.measure.result.reading import result_from
+    from railyard.measure.result.reading import Result
 
-    file = document_of(Path(path))
-    if file.name == RESULT:
-        return View(report_html(result_from(read_text(file))), height)
-    return View(answer_html(answer_from(read_text(file))), height)
+    _, found = document_of(Path(path))
+    return View(report_html(found) if isinstance(found, Result) else answer_html(found), height)
 
 
-def document_of(path: Path) -> Path:
-    """The document of a result or an answer: the file itself, or that in its folder.
+def document_of(path: Path) -> tuple[Path, Result | Answer]:
+    """The document of a result or an answer, and its file: the path itself, or that in its folder.
 
     Raises:
         InputError: There is none.
     """
-    if path.is_file():
-        return path
+    from railyard.measure.result.answers import answer_from
+    from railyard.measure.result.reading import result_from
+
+    file = path if path.is_file() else _document_in(path)
+    text = read_text(file)
+    try:
+        return file, result_from(text) if file.name == RESULT else answer_from(text)
+    except InputError as error:
+        raise error.located(file=file) from None
+
+
+def _document_in(path: Path) -> Path:
     from railyard.measure.result.answers import NAMES
 
     names = [RESULT, *(f"{name}.json" for name in NAMES.values())]

@@ -52,22 +52,18 @@ def _memo_of(run: Path) -> DecisionMemo:
         InputError: There is no document, or this kind of result has no memo.
     """
     from railyard.ask.plan.memo import memo_of_plan
-    from railyard.face.api.finished import RESULT, document_of
-    from railyard.kit.files import read_text
-    from railyard.measure.result.answers import answer_from
+    from railyard.face.api.finished import document_of
     from railyard.measure.result.choices import PlanAnswer
-    from railyard.measure.result.reading import result_from
+    from railyard.measure.result.reading import Result
     from railyard.work.study.presentation import presentation_of, presentations
 
-    file = document_of(run)
-    if file.name != RESULT:
-        answer = answer_from(read_text(file))
-        if not isinstance(answer, PlanAnswer):
-            raise InputError("this answer has no memo", file=file, allowed="a run or a plan")
-        return memo_of_plan(answer)
-    result = result_from(read_text(file))
-    write = presentation_of(result).memo
+    file, found = document_of(run)
+    if isinstance(found, PlanAnswer):
+        return memo_of_plan(found)
+    if not isinstance(found, Result):
+        raise InputError("this answer has no memo", file=file, allowed="a run or a plan")
+    write = presentation_of(found).memo
     if write is None:
         kinds = [name for name in presentations if presentations.get(name).memo is not None]
-        raise InputError("this kind of work has no memo", file=file, found=result.variants[0].kind, allowed=kinds)
-    return write(result)
+        raise InputError("this kind of work has no memo", file=file, found=found.variants[0].kind, allowed=kinds)
+    return write(found)
