@@ -163,9 +163,14 @@ def _print(plan: CablingPlan, figures: dict[str, Any]) -> None:
             ends = (f"{end:,g} m" for end in (length.min(), length.max()))
             table.add(tier.network, tier.name, f"{len(length):,}", tier.medium or "none fits", *ends)
     table.print()
-    power, rows, zones = numbers.power(figures["power_w"]), figures["rows"], figures["zones"]
-    beside = "".join(f", {what} outside them {numbers.power(watts)}" for what, watts in figures["outside_w"].items())
-    emit(f"\nThe racks draw at most {power}{beside}; rows of racks: {rows:,}, zones of power and cooling: {zones:,}.")
+    power, rows, zones = (
+        numbers.power(figures["power_w"]),
+        numbers.counted(figures["rows"], "row"),
+        numbers.counted(figures["zones"], "zone"),
+    )
+    outside = ", ".join(f"{what} {numbers.power(watts)}" for what, watts in figures["outside_w"].items())
+    beside = f"; outside them: {outside}" if outside else ""
+    emit(f"\nThe racks draw at most {power} in {rows} and {zones} of power and cooling{beside}.")
     emit(
         f"{figures['cable_km']:,.1f} km of cables; {figures['beyond_copper']:.0%} of them are longer than copper of"
         " their rate reaches."
