@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import re
 import sys
 from importlib.metadata import EntryPoint
 from threading import Event
@@ -88,6 +89,15 @@ def test_an_out_that_cannot_be_is_said_so(cli, file, tmp_path):
     code, _, err = cli("run", str(file), "--out", str(tmp_path / "taken"))
     assert code == 2
     assert "cannot be made" in err
+
+
+def test_packets_that_bit_errors_take_are_said(cli, tmp_path):
+    (tmp_path / "one.csv").write_text("source,target,size_bytes\n0,9,2000000\n")
+    (tmp_path / "errors.yaml").write_text("faults: [{kind: bit-errors, ratio: 1e-6}]\n")
+    _, clean, _ = cli("packet", "--traffic", str(tmp_path / "one.csv"))
+    _, lossy, _ = cli("packet", "--traffic", str(tmp_path / "one.csv"), "--faults", str(tmp_path / "errors.yaml"))
+    assert "no packet was dropped." in " ".join(clean.split())
+    assert re.search(r"no packet was dropped, \d+ lost on links or without a route\.", " ".join(lossy.split()))
 
 
 def test_python_has_the_same_words(file, finished):

@@ -113,10 +113,11 @@ def flows_sentence(report: PacketReport) -> str:
     last, middle = found["last_finish_us"], found["fct_us"]["p50"]
     if last is None:
         return f"None of {found['flows']:,} flows finished."
-    lost = found["packets"]["dropped"]
+    dropped, lost = found["packets"]["dropped"], report.record.meta["packets"]["lost"]
     ended, flows = found["finished"], found["flows"]
     of = f"All {flows:,}" if ended == flows else f"{ended:,} of {flows:,}"
-    packets = f"{lost:,} packets were dropped" if lost else "no packet was dropped"
+    packets = f"{dropped:,} packets were dropped" if dropped else "no packet was dropped"
+    packets += f", {lost:,} lost on links or without a route" if lost else ""
     return f"{of} flows finished, the last after {last:,.2f} us; the median flow took {middle:,.2f} us; {packets}."
 
 
