@@ -95,8 +95,8 @@ def warnings(
 ) -> Iterator[str]:
     """What to know before the figures are believed; `price` is that of a job's way of communicating."""
     job, mean = simulated.job, simulated.mean
-    yield from _unknown_software(job)
     yield from map(sentence, simulated.faults)
+    yield from _unknown_software(job)
     yield from _unbudgeted(job, cost)
     yield from simulated.timeline.meta.get("warnings", [])
     yield from () if price is None else ledger_notes(price)
