@@ -96,6 +96,13 @@ readers.add("toy", Reader("toy", "a switch of our own", lambda name, head: head.
 """
 
 
+HOPS = """\
+from railyard.cluster.scale_up.groups import HopRing, ways_to_join
+
+ways_to_join.add("ring-1-hop", HopRing(1, "a ring that every outage cuts"))
+"""
+
+
 def test_accelerator(shell, plain):
     """An entry of half the memory bandwidth: what is bound by memory takes longer, nothing else has to know of it."""
     (shell.folder / "mine.yaml").write_text(ACCELERATOR)
@@ -160,6 +167,15 @@ def test_placement_policy(shell, plain):
     backward = shell.scenario(placement="backward")
     assert plain["step"]["seconds"] == pytest.approx(backward["step"]["seconds"], rel=0.01)
     assert "backward" in shell.refused("run", "seam.yaml", "--set", "cluster.placement=backwards")
+
+
+def test_way_to_join_nodes(shell):
+    (shell.folder / "plugins" / "hops.py").write_text(HOPS)
+    rows = ["day,node,event", *(f"{day},{day},{event}" for day in range(1, 28) for event in ("fault_start",))]
+    (shell.folder / "faults.csv").write_text("\n".join(rows) + "\n")
+    asked = ("operate", "failures", "--fit", "faults.csv", "--servers", "400", "--days", "28", "--group", "32")
+    idle = json.loads(shell.railyard(*asked, "--json"))["idle_share"]
+    assert idle["ring-1-hop"] > idle["ring-2-hop"] > 0
 
 
 def test_exporter(shell):

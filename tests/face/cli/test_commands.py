@@ -112,7 +112,10 @@ def test_help_and_version(cli):
         (["plan", "designs"], {"--details", "--set", "--ray", "--out", "--json", "--quiet", "--help"}),
         (["operate", "scenario"], {"--details", "--vary", "--json", "--set", "--out", "--quiet", "--help"}),
         (["memo"], {"--out", "--quiet", "--help"}),
-        (["operate", "failures"], {"--fit", "--servers", "--days", "--json", "--help"}),
+        (
+            ["operate", "failures"],
+            {"--fit", "--servers", "--days", "--group", "--accelerators", "--json", "--help"},
+        ),
         (["calibrate", "runs"], {"--details", "--table", "--out", "--force", "--json", "--help"}),
         (
             ["calibrate", "device"],

@@ -220,10 +220,16 @@ def test_command_line(tmp_path, capsys):
     assert guard.run(["operate", str(file), "--out", str(tmp_path), "--vary", "policy=first-fit,ranodm"]) == 2
     assert "first-fit" in capsys.readouterr().err
     data = os.path.join(os.path.dirname(__file__), "data", "infinitehbd_first_half.csv")  # noqa: PTH118, PTH120
-    assert guard.run(["operate", "failures", "--fit", data, "--servers", "400", "--days", "174", "--json"]) == 0
+    recorded = ["operate", "failures", "--fit", data, "--servers", "400", "--days", "174"]
+    assert guard.run([*recorded, "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert set(found) == {"faults_per_week", "repair_h", "servers_out"}
     assert set(found["faults_per_week"]) == {"low", "mean", "high"}
+    assert guard.run([*recorded, "--group", "32", "--json"]) == 0
+    idle = json.loads(capsys.readouterr().out).pop("idle_share")
+    assert set(idle) == {"domain-72", "cube-64", "ring-2-hop", "ring-3-hop"}  # 36 is no number of servers of 8
+    assert guard.run([*recorded, "--group", "32"]) == 0
+    assert f"{100 * idle['domain-72']:.2f} %" in capsys.readouterr().out
 
 
 # The steady window: figures from the first submission to the last, and what lies around it.

@@ -158,11 +158,20 @@ def operate_failures(
     fit: Annotated[Path, typer.Option("--fit", metavar="FILE.csv", help="Faults: day, node, event.")],
     servers: Annotated[int, typer.Option("--servers", min=1, metavar="N", help="Servers that were watched.")],
     days: Annotated[float, typer.Option("--days", min=0.0, metavar="D", help="For how long, from day 0.")],
+    group: Annotated[
+        int | None, typer.Option("--group", min=1, metavar="N", help="Accelerators that need one scale-up network.")
+    ] = None,
+    each: Annotated[int, typer.Option("--accelerators", min=1, metavar="N", help="Of a server, with --group.")] = 8,
 ) -> Reply:
-    """Forecast faults a week, repair times and servers out at once, with bands, from recorded faults."""
+    """Forecast faults a week, repair times and servers out at once, with bands, from recorded faults.
+
+    With --group, also the share of accelerators that would be healthy and idle, by how scale-up joins servers.
+    """
+    from railyard.cluster.scale_up.groups import GroupedNodes, idle_shares, ways_to_join
     from railyard.work.operate.failures import history
 
     found = history.forecast(history.read(fit, servers, days))
+    idle = {} if group is None else idle_shares(GroupedNodes(servers, each, group, found.out_mean / servers))
 
     def show() -> None:
         table = Table(("forecast", "low", "mean or p50", "high, p90 or p95"), (1, 2, 3))
@@ -170,12 +179,17 @@ def operate_failures(
         table.add("hours until a server is back", "", f"{found.repair_p50_h:.0f}", f"{found.repair_p90_h:.0f}")
         table.add("servers out at once", "", f"{found.out_mean:.1f}", f"{found.out_p95:.0f}")
         table.print()
+        if idle:
+            waste = Table((f"scale-up for groups of {group}", "healthy and idle", "how it joins servers"), (1,))
+            for name, share in idle.items():
+                waste.add(name, f"{100 * share:.2f} %", ways_to_join.get(name).summary)
+            waste.print()
 
     headline = (
         f"Expect {found.mean:.1f} faults a week ({found.low:.1f} to {found.high:.1f}); with {found.out_p95:.0f} spare"
         " servers, the job has enough 95 % of the time."
     )
-    return Reply(found, show, found.plain, headline)
+    return Reply(found, show, lambda: found.plain() | ({"idle_share": idle} if idle else {}), headline)
 
 
 @verb(
