@@ -350,11 +350,13 @@ export interface Difference {
   model_band: number;
   /** of what prices are known, as a logarithm; 0 for times */
   price_band: number;
-  /** both together, as a share: differences up to it are within error */
+  /** of means over draws, as a logarithm; 0 for one draw */
+  draw_band?: number;
+  /** all together, as a share: differences up to it are within error */
   band: number;
   /** what both take from the same constants, so that its error cancels */
   shared: "computation" | "software and model" | "nothing";
-  /** whether both finished and the difference is inside both bands together */
+  /** whether both finished and the difference is inside the band */
   tied: boolean;
 }
 
@@ -2662,6 +2664,8 @@ export interface Verdict {
   ties: string[];
   /** variants that can be bought: those that finished, the best first, then the others, those that lose least to faults first; empty where variants do different work */
   ranking: string[];
+  /** groups of variants of the ranking whose figures and prices are the same */
+  same?: string[][];
   /** keys of the workload in which variants differ: none of them wins */
   unlike: string[];
   /** what is varied and not shown by this comparison */

@@ -116,7 +116,7 @@ def test_the_bill_of_the_purchase_is_compared_with_the_next_one(difference, lead
     """$9M against $10M with $3M of 20 switches in place of $4M of 30; accelerators cost as much."""
     rows = [SimpleNamespace(difference=difference, band=0.08, tied=True)]
     ranking = (leading, *({"a, 4:1", "b"} - {leading}))
-    verdict = SimpleNamespace(leading=leading, ranking=ranking, ties=ranking[1:], differences=rows)
+    verdict = SimpleNamespace(leading=leading, ranking=ranking, ties=ranking[1:], differences=rows, same=())
     variants = [
         SimpleNamespace(name="b", bill=bill(10e6, switches=(4e6, 30))),
         SimpleNamespace(name="a, 4:1", bill=bill(9e6, switches=(3e6, 20))),
@@ -127,7 +127,7 @@ def test_the_bill_of_the_purchase_is_compared_with_the_next_one(difference, lead
 
 def test_what_only_the_purchase_is_warned_of_stands_in_its_line():
     """Both are warned of the band; a alone has cards that do not fit."""
-    verdict = SimpleNamespace(leading="a", ranking=("a", "b"), ties=(), differences=[])
+    verdict = SimpleNamespace(leading="a", ranking=("a", "b"), ties=(), differences=[], same=())
     lines = {"a": ("a wide band", "cards do not fit; others do, for $1k more"), "b": ("a wide band",)}
     variants = [SimpleNamespace(name=name, bill=bill(9e6), warnings=lines[name]) for name in lines]
     said = purchase(SimpleNamespace(verdict=verdict, variants=variants))

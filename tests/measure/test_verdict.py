@@ -180,7 +180,9 @@ def test_draws_add_the_error_of_their_mean():
     """Samples 1.9, 2.0, 2.1: deviation 0.1, of the mean 0.1 / sqrt 3 / 2; times 1.2816, of both: sqrt 2 of it."""
     drawn = (2.0, 1.9, 2.1)
     _, difference = only(step("a", 1.0, samples=drawn), step("b", 1.01, samples=drawn))
-    assert difference.model_band == pytest.approx(1.2816 * 0.1 / math.sqrt(3) / 2 * math.sqrt(2))
+    assert difference.model_band == 0.0
+    assert difference.draw_band == pytest.approx(1.2816 * 0.1 / math.sqrt(3) / 2 * math.sqrt(2))
+    assert difference.band == pytest.approx(math.expm1(math.hypot(difference.draw_band, difference.price_band)))
 
 
 def test_prices_that_move_together_cancel():
@@ -289,3 +291,13 @@ def test_a_rate_falls_as_a_step_grows():
     step_row = error.row("step_s", 10.0)
     assert (step_row.low, step_row.typical, step_row.high) == pytest.approx((8.0, 10.0, 12.5))
     assert step_row.widest == pytest.approx(0.25)
+
+
+def test_one_choice_under_several_names():
+    """The same step and the same prices: one choice. The same step at another price, or the reverse: two."""
+    twins = [step(name, 1.0, samples=(2.0, 2.1)) for name in ("a", "b")]
+    apart = [step("c", 1.01, samples=(2.0, 2.1)), step("d", 1.0, samples=(2.0, 2.2))]
+    found = verdict_of([*twins, *apart])
+    assert found is not None
+    assert found.same == (("a", "b"),)
+    assert set(found.ties) == {"b", "c", "d"}

@@ -38,7 +38,7 @@ export function Believed({ rows }: { rows: readonly ErrorRow[] }) {
 export function Differences({ verdict }: { verdict: Verdict }) {
   if (verdict.differences.length === 0) return null;
   return (
-    <Section title="How far the variants differ" note="A difference below the tie threshold is smaller than the error of model and prices.">
+    <Section title="How far the variants differ" note="Variants are equal within error where they differ by less than their tie threshold: the root of the sum of the squares of three errors. These are of the model, as far as it does not cancel, of prices, and of draws.">
       <Table
         rows={[...verdict.differences]}
         columns={[
@@ -47,6 +47,7 @@ export function Differences({ verdict }: { verdict: Verdict }) {
           { head: "tie threshold", by: (row) => row.band, show: percent },
           { head: "model error", cell: (row) => percent(Math.expm1(row.model_band)) },
           { head: "price error", cell: (row) => percent(Math.expm1(row.price_band)) },
+          { head: "draws", cell: (row) => percent(Math.expm1(row.draw_band ?? 0)) },
           { head: "error that cancels", text: true, by: (row) => row.shared },
           { head: "verdict", text: true, cell: (row) => (row.tied ? "equal within error" : "different") },
         ]}

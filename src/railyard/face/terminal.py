@@ -243,7 +243,7 @@ def print_parts(parts: Iterable[str | Sheet]) -> None:
             emit(part if "\n" in part else wrapped(part))
             continue
         if part.title:
-            emit(part.title)
+            emit(wrapped(part.title))
         table = Table(part.headings, part.to_right, turn=True)
         for cells in part.rows:
             table.add(*cells)

@@ -188,10 +188,31 @@ def _judged(by: Figure, sides: Sequence[_Side], apart: tuple[str, ...], unused: 
         best=None if ties else name,
         ties=ties,
         ranking=tuple(side.variant.name for side in ranked),
+        same=_same(ranked),
         unlike=apart,
         unexercised=unused,
         differences=rows,
     )
+
+
+def _same(sides: Sequence[_Side]) -> tuple[tuple[str, ...], ...]:
+    """Names of variants with the same figures and prices: one choice under several names."""
+    groups: list[list[_Side]] = []
+    for side in sides:
+        group = next((one for one in groups if _alike(side, one[0])), None)
+        if group is None:
+            groups.append([side])
+        else:
+            group.append(side)
+    return tuple(tuple(side.variant.name for side in group) for group in groups if len(group) > 1)
+
+
+def _alike(one: _Side, other: _Side) -> bool:
+    """Whether all is the same that a choice between two variants is made by."""
+    paid = [() if side.prices is None else side.prices.ends for side in (one, other)]
+    if _differ((one.value, *paid[0]), (other.value, *paid[1])):
+        return False
+    return not _differ((*one.variant.felt, one.variant.lost_s), (*other.variant.felt, other.variant.lost_s))
 
 
 def _over(by: Figure, one: _Side, other: _Side) -> float:
@@ -201,14 +222,15 @@ def _over(by: Figure, one: _Side, other: _Side) -> float:
 
 def _difference(by: Figure, first: _Side, other: _Side) -> Difference:
     shared = shared_by(first.variant, other.variant)
-    model = math.hypot(_model_band(by, first.variant, other.variant, shared), _seeds(first.variant, other.variant))
-    prices = _price_band(first.prices, other.prices)
-    apart, band = other.value / first.value - 1.0, math.expm1(math.hypot(model, prices))
+    model = _model_band(by, first.variant, other.variant, shared)
+    prices, draws = _price_band(first.prices, other.prices), _seeds(first.variant, other.variant)
+    apart, band = other.value / first.value - 1.0, math.expm1(math.hypot(model, prices, draws))
     return Difference(
         variant=other.variant.name,
         difference=_over(by, other, first),
         model_band=model,
         price_band=prices,
+        draw_band=draws,
         band=band,
         shared=shared,
         tied=apart <= band and not first.variant.lost_s and not other.variant.lost_s,

@@ -126,7 +126,8 @@ def of_comparison(text: str, variants: list[dict[str, Any]]) -> list[str]:
 def _dollars(text: str, names: str, by_name: dict[str, Any]) -> list[str]:
     """Faults of the verdict: who costs least, at what price, and how much more another one costs."""
     found = []
-    leads = rf"^({names})(?: costs least:|[^;]* are equal within error at|[^;]* cannot be distinguished:) \$([\d.]+)"
+    equal = "are equal within error at|[^;]* cannot be distinguished:|[^;]* give the same answer:"
+    leads = rf"^({names})(?: costs least:|[^;]* {equal}) \$([\d.]+)"
     counted = (
         rf'^\w+ variants (?:are equal within error at|cannot be distinguished:) \$([\d.]+)[^;]*, cheapest "?({names})'
     )

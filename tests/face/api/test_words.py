@@ -18,6 +18,7 @@ from railyard.measure.result.money import Difference, Unexercised, Verdict
 from railyard.measure.result.network import FaultCost
 from railyard.measure.result.step import EXPOSED, LayoutFigures, TaxFigures, TaxShares
 from railyard.measure.result.variants import TrainingVariant
+from railyard.work.study import believed
 from railyard.work.study import result_words as faults
 from railyard.work.training import present as words
 
@@ -130,8 +131,29 @@ def test_variants_whose_difference_is_smaller_than_the_error_are_equal():
     assert why(variant("a", 1000, 1.0), variant("b", 1001.9, 1.01), ties=["b"]) == (
         "a and b are equal within error at $1.00 per million tokens (0.500 to 2.00)."
         f" {LEAD.format('tokens', 'a')} The equal variants differ by 1.0 % in dollars per token; their tie threshold is"
-        f" 5.0 % (model and price error). {HEADLINE}"
+        f" 5.0 % (model error 3.0 %, price error 4.1 %). {HEADLINE}"
     )
+
+
+def test_one_choice_under_several_names_counts_once():
+    """Of four tied, b is a and d is c: two choices; of two tied that are one, nothing is a tie."""
+    rows = [variant(name, 1000, 1.0) for name in "abcd"]
+    found = result(*rows, ties=["b", "c", "d"])
+    found.verdict = found.verdict.model_copy(update={"same": (("a", "b"), ("c", "d"))})
+    said = words.PRESENTATION.conclusion(found)
+    assert said.startswith("a and c are equal within error at $1.00")
+    assert "a and b have the same speed and cost, and count as one. c and d have" in said
+    found = result(*rows[:2], ties=["b"])
+    found.verdict = found.verdict.model_copy(update={"same": (("a", "b"),)})
+    said = words.PRESENTATION.conclusion(found)
+    assert said.startswith("a and b give the same answer: $1.00 per million tokens (0.500 to 2.00).")
+    assert "tie threshold" not in said
+
+
+def test_details_print_the_parts_of_a_tie_threshold():
+    (sheet,) = believed.differences(result(variant("a", 1000, 1.0), variant("b", 1001.9, 1.01), ties=["b"]))
+    assert sheet.title.startswith("Variants are equal within error where they differ by less than their tie threshold")
+    assert sheet.rows == [["b", "+1.0 %", "5.0 %", "3.0 %", "4.1 %", "0.0 %", "computation", "equal within error"]]
 
 
 def test_clusters_of_two_sizes_are_compared_by_their_steps():
@@ -192,7 +214,7 @@ def test_taxes_of_different_layouts_are_not_compared():
 def test_a_variant_without_a_price_is_not_compared_by_cost():
     assert why(variant("a", 1000, 1.0), variant("b", 1001, None), ties=["b"]) == (
         f"a and b are equal within error at 2.00 s a step. {LEAD.format('tokens', 'a')} The equal variants differ by"
-        f" 1.0 % in step time; their tie threshold is 3.0 % (model error). {HEADLINE}"
+        f" 1.0 % in step time; their tie threshold is 3.0 % (model error 3.0 %). {HEADLINE}"
     )
 
 
@@ -372,7 +394,8 @@ def test_the_bound_is_given_with_its_distance_and_never_leads():
     assert said == (
         "a and b are equal within error at $1.20 per million tokens (0.600 to 2.40)."
         f" {LEAD.format('tokens', 'a')} The equal variants differ by 1.0 % in dollars per token; their tie threshold is"
-        " 5.0 % (model and price error). ideal, a bound with the same NICs, gets 2.1 % more tokens out of a GPU than a."
+        " 5.0 % (model error 3.0 %, price error 4.1 %)."
+        " ideal, a bound with the same NICs, gets 2.1 % more tokens out of a GPU than a."
         f" {HEADLINE}"
     )
 
@@ -384,7 +407,7 @@ def test_work_without_tokens_is_compared_by_time():
     )
     assert why(variant("a", None, step_s=2.0), variant("b", None, step_s=1.9961), ties=["a"]) == (
         f"b and a are equal within error at 2.00 s a step. {LEAD.format('time', 'b')} The equal variants differ by"
-        f" 1.0 % in step time; their tie threshold is 3.0 % (model error). {HEADLINE}"
+        f" 1.0 % in step time; their tie threshold is 3.0 % (model error 3.0 %). {HEADLINE}"
     )
 
 

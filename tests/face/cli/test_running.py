@@ -174,7 +174,7 @@ def test_alike_variants_are_said_to_be_alike(finished):
     variants = finished.result.variants[:1] * 2
     names = variants[0].name
     twin = finished.result.model_copy(update={"variants": variants, "verdict": verdict_of(variants)})
-    assert words.verdict(twin).startswith(f"{names} and {names} are equal within error at $")
+    assert words.verdict(twin).startswith(f"{names} and {names} give the same answer: $")
 
 
 # The line of progress: how long is left, by the pace of the stage at hand, and lines where there is no

@@ -160,7 +160,8 @@ def test_what_cannot_be_told_apart_is_not_called_best():
     result = of(variant("a", 0.95, 3.2), variant("b", 1.0, 3.6))
     assert verdict(result).startswith("a and b are equal within error: $3.20 per million tokens")
     tied = (
-        "These variants differ by 12.5 % in dollars per token; their tie threshold is 15.2 % (model and price error)."
+        "These variants differ by 12.5 % in dollars per token; their tie threshold is 15.2 % (model error 15.0 %,"
+        " price error 2.0 %)."
     )
     assert tied in why(result)
 

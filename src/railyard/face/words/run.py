@@ -69,8 +69,11 @@ def first_line(finished: api.Run) -> str:
 
 def _tables(result: Result, *, details: bool) -> None:
     """The comparison, and with `details` the other tables of the result."""
+    from railyard.work.study import believed  # `railyard packet` does without
+
     shown = presentation_of(result)
-    sheets = [*shown.sheets(result), *(shown.details(result) if details else ())]
+    more = [*believed.differences(result), *shown.details(result)] if details else []
+    sheets = [*shown.sheets(result), *more]
     for number, sheet in enumerate(sheets):
         print_parts(["", sheet] if number else [sheet])
 

@@ -57,11 +57,12 @@ class Difference(Figures):
     difference: float = Field(description="its figure over that of the first, less one")
     model_band: float = Field(description="part of the model's error that does not cancel, as a logarithm")
     price_band: float = Field(description="of what prices are known, as a logarithm; 0 for times")
-    band: float = Field(description="both together, as a share: differences up to it are within error")
+    draw_band: float = Field(default=0.0, description="of means over draws, as a logarithm; 0 for one draw")
+    band: float = Field(description="all together, as a share: differences up to it are within error")
     shared: Literal["computation", "software and model", "nothing"] = Field(
         description="what both take from the same constants, so that its error cancels"
     )
-    tied: bool = Field(description="whether both finished and the difference is inside both bands together")
+    tied: bool = Field(description="whether both finished and the difference is inside the band")
 
 
 class Unexercised(Figures):
@@ -98,6 +99,9 @@ class Verdict(Figures):
     ranking: tuple[str, ...] = Field(
         description="variants that can be bought: those that finished, the best first, then the others, those that "
         "lose least to faults first; empty where variants do different work"
+    )
+    same: tuple[tuple[str, ...], ...] = Field(
+        default=(), description="groups of variants of the ranking whose figures and prices are the same"
     )
     unlike: tuple[str, ...] = Field(description="keys of the workload in which variants differ: none of them wins")
     unexercised: tuple[Unexercised, ...] = Field(description="what is varied and not shown by this comparison")

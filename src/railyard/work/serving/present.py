@@ -219,9 +219,10 @@ def verdict(result: Result) -> str:
     many, good = len(result.of(ServedVariant)), len(_in_time(result))
     share = f"{100 * best.serving.slo.target:g} % of requests within the SLO"
     among = f"{good} of {many} variants reach {share}" if good else f"no variant reaches {share}"
-    ties = believed.peers(result)
+    names = believed.equals(result, best.name)
     alone = f"{quoted(best.name)} {'costs least' if best.serving.cpmt else 'is best'}"
-    leads = f"{listed([best.name, *ties])} are equal within error" if ties else alone
+    same = f"{listed([best.name, *believed.peers(result)])} give the same answer" if believed.peers(result) else alone
+    leads = f"{listed(names)} are equal within error" if len(names) > 1 else same
     return f"{leads}: {_price(best)}, {_latency(best)}; {among}."
 
 
@@ -300,6 +301,7 @@ def why(result: Result) -> list[str]:
         _banded(best, best.name),
         believed.unexercised(result),
         believed.ties(result),
+        believed.same(result),
         believed.bound(result),
         f"{quoted(best.name)}: {first_token(best)}.",
     )

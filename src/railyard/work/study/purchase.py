@@ -46,7 +46,7 @@ def decided(
     table: Sequence[Sequence[str]],
 ) -> DecisionMemo:
     """The page for a decision among variants of tokens that have a price, of which `best` is described."""
-    doubts = (believed.unexercised(result), believed.ties(result))
+    doubts = (believed.unexercised(result), believed.ties(result), believed.same(result))
     return DecisionMemo(
         result.name,
         recommendation,
@@ -100,19 +100,21 @@ def recommended(result: Result) -> str | None:
 def purchase(result: Result) -> str:
     """`Buy: uec, $42.3M and 1.53 MW. It costs $0.1M less to build than roce, the next: ...`; empty without a choice."""
     verdict, best = result.verdict, recommended(result)
-    if verdict is None or best is None:
+    if verdict is None or verdict.leading is None or best is None:
         return ""
     bills = {one.name: one.bill for one in result.variants}
-    following = next(name for name in verdict.ranking if name != best)
+    others = [name for name in verdict.ranking if name != best]
+    twins = {name for group in verdict.same if best in group for name in group}
+    following = next((name for name in others if name not in twins), others[0])
     bill, other = bills[best], bills[following]
     if bill is None or other is None:
         return ""
     said = f"Buy: {quoted(best)}, {_sum(bill)}"
     if believed.undecided(result):
-        names = listed([best, *verdict.ties])
+        names = listed(believed.equals(result, best))
         said = f"Buy: cost does not decide between {names}. At typical prices {quoted(best)} costs least: {_sum(bill)}"
     elif following in (verdict.leading, *verdict.ties) and any(_parts(bill.capex, other.capex)):
-        said += f", the cheapest to build of the {len(verdict.ties) + 1} that are equal"
+        said += f", the cheapest to build of the {len(believed.equals(result, verdict.leading))} that are equal"
     return " ".join([f"{said}.", _difference(bill.capex, other.capex, quoted(following)), *_own(result, best)])
 
 

@@ -57,6 +57,7 @@ def why(result: Result) -> list[str]:
         _taxed(result, best),
         believed.unexercised(result),
         believed.ties(result),
+        believed.same(result),
         _more_tokens(result, best),
         believed.bound(result),
         layout_sentence(result, best, best.name),
@@ -77,8 +78,11 @@ def _alone(variant: StepVariant, name: str = "") -> str:
 
 def _leads(result: Result, best: StepVariant) -> str:
     """`uec and infiniband are equal within error at $0.583 per million tokens; roce costs 2.9 % more`."""
-    names, by = [best.name, *believed.peers(result)], _by(result)
+    names, by = believed.equals(result, best.name), _by(result)
     at = price(best) if by == "cpmt" else f"{numbers.seconds(best.step.seconds)} a step"
+    if len(names) == 1 and believed.peers(result):
+        every = several([best.name, *believed.peers(result)])
+        return f"{every} give the same answer: {at}{_others(result, by)}."
     if len(names) == 1:
         first = f"{quoted(best.name)} {'costs least' if by == 'cpmt' else 'is fastest'}: {at}"
         return f"{first}{_others(result, by)}."
