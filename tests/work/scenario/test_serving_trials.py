@@ -188,12 +188,12 @@ def test_variants_of_different_work_are_ranked_within_it():
 # The sentence on what requests wait for, from the trials with one more replica of each pool.
 
 
-def serving_bottleneck_variant(*trials: ReplicaTrial) -> ServingVariant:
+def serving_bottleneck_variant(*trials: ReplicaTrial, target: float = 0.9) -> ServingVariant:
     """First tokens at 0.4 s, 0.1 s a token, 24.2 % in time."""
     serving = ModelServing.model_construct(
         ttft_s=Percentiles.model_construct(p99=0.4),
         tpot_s=Percentiles.model_construct(p99=0.1),
-        slo=ObjectiveFigures.model_construct(attainment=0.242),
+        slo=ObjectiveFigures.model_construct(attainment=0.242, target=target),
         trials=trials,
     )
     return ServingVariant.model_construct(serving=serving)
@@ -245,7 +245,9 @@ def test_a_larger_tp_is_tried_on_the_accelerators_there_are() -> None:
     assert served["trials"][1]["ttft_p99_s"] < served["ttft_s"]["p99"]
 
 
-def test_without_trials_nothing_is_said() -> None:
+def test_without_trials_it_is_said_that_none_was_needed() -> None:
+    said = "All SLOs are met and few requests queue: no remedy was tried."
+    assert bottleneck(serving_bottleneck_variant(target=0.2)) == said
     assert bottleneck(serving_bottleneck_variant()) == ""
 
 

@@ -189,7 +189,8 @@ def bottleneck(variant: ServedVariant) -> str:
     tried = [one for one in getattr(serving, "trials", ()) if one.ttft_p99_s is not None]
     now = serving.ttft_s.p99
     if not tried or now is None:
-        return ""
+        untried = getattr(serving, "trials", None) == () and serving.slo.attainment >= serving.slo.target
+        return "All SLOs are met and few requests queue: no remedy was tried." if untried else ""
     wider = [one for one in tried if one.tp is not None]  # tried only where compute is most of it
     in_time = not wider or serving.slo.attainment >= serving.slo.target
     tried = wider if wider and in_time else tried

@@ -207,20 +207,22 @@ def sentence(text: str) -> str:
 _NAMES: dict[str, tuple[str, Callable[[float | None], str]]] = {
     "step_s": ("step time", numbers.seconds),
     "network_tax": ("network tax", numbers.percent),
-    "cpmt": ("cost per million tokens", numbers.dollars),
     "ttft_s": ("TTFT p50", numbers.seconds),
     "tpot_s": ("TPOT p50", numbers.seconds),
 }
 
 
 def confidence_of(rows: Sequence[ErrorRow]) -> Iterator[str]:
-    """A sentence for each figure with a band: the range, and the measurements that it comes from."""
-    step = any(row.figure == "step_s" for row in rows)
+    """A sentence for each figure with a band: the range, and the measurements that it comes from.
+
+    The price has one range on the page, that of prices; how far the model's error moves it is in the report.
+    """
     for row in rows:
-        if row.figure not in _NAMES or (step and row.figure == "cpmt"):
-            continue  # a price moves with the step: a second range of it would only confuse
+        if row.figure not in _NAMES:
+            continue
         name, show = _NAMES[row.figure]
         band = numbers.from_to(show(row.low), show(row.high))
         source = f"{row.rows} measurements of {row.sources} sources ({row.family})"
-        moved = " Dollars per token move with it." if row.figure == "step_s" else ""
-        yield f"80 % interval of {name} by model error alone: {band}, from {source}.{moved}"
+        yield f"80 % interval of {name} by model error alone: {band}, from {source}."
+    if any(row.figure == "cpmt" for row in rows):
+        yield "The range of the cost is that of prices alone; the report shows how far model error moves it."

@@ -320,6 +320,13 @@ def layout_sentence(result: Result, variant: StepVariant, name: str = "") -> str
         words = chosen_words(variant.layout.words, vp, chosen).replace("Layout", f"Layout{of}", 1)
         return f"{words}." if chosen else ""
     first, *others = rows
+    fastest = min(rows, key=lambda row: row.step_seconds)
+    shorter = 1 - fastest.step_seconds / first.step_seconds
+    if shorter >= LEAST_SEEN:
+        return (
+            f"Layout{of}: {first.layout.words}, the surest of {len(rows)} by your own runs. {fastest.layout.words} is"
+            f" predicted {numbers.percent(shorter)} shorter, but is less like them."
+        )
     longer = others[0].step_seconds / first.step_seconds - 1 if others else 0.0
     slower = f"takes {numbers.percent(longer)} longer" if longer >= LEAST_SEEN else "is as fast"
     after = f"; the next {slower}" if others else ""
