@@ -222,7 +222,7 @@ def _parts_of_step(job, training):
 def test_a_layout_unlike_own_runs_is_said(tmp_path):
     """The best layout was measured 1.4 times as slow: `auto` takes one unlike it; a note has both bands.
 
-    At 1.05 times others look faster, but what is open of their pace is more: it stays, and the faster one is named.
+    At 1.2 or 1.05 times others look faster too, but more is open of their pace than they would gain: it stays.
     """
     values = {
         "name": "mine",
@@ -242,10 +242,10 @@ def test_a_layout_unlike_own_runs_is_said(tmp_path):
         changes = {"workload.training.software.constants": str(own)}
         (job,) = prepare(load.from_values(values, changes), engine="analytic")
         notes[paces_of] = list(_unlike_own_runs(job))
-        assert (job.layouts[0].layout == best.layout) == (paces_of[0] < 1.4)
+        assert (job.layouts[0].layout == best.layout) == (paces_of != (1.4, 1.4))
         steps = [one.step_s for one in job.layouts]
-        assert paces_of[0] != 1.05 or min(steps) < steps[0]
-    assert [len(found) for found in notes.values()] == [1, 1, 0, 0]
+        assert (min(steps) < steps[0]) == (paces_of in ((1.4, 1.4, 0.9), (1.05, 1.05)))
+    assert [len(found) for found in notes.values()] == [1, 0, 0, 0]
     assert "is unlike your own runs" in notes[1.4, 1.4][0]
     # 0.0266^2 + 0.0759^2 = 0.006469 of both runs, 0.01^2 / 2 of their own: 1.4^(0.006469 / 0.006519) and its width.
     assert "theirs by +39.6 +- 0.7 %" in notes[1.4, 1.4][0]

@@ -309,7 +309,8 @@ class Fastest:
                 break
             search.learn(number, self._step_s(able[number]))
         chosen = self._surest(able, search)
-        while self.most and chosen not in search.known:
+        while search.known and tasks <= TASKS and chosen not in search.known:
+            tasks += compose.about_tasks(able[chosen])
             search.learn(chosen, self._step_s(able[chosen]))
             chosen = self._surest(able, search)
         self.simulated = len(search.known)
@@ -319,10 +320,11 @@ class Fastest:
         return [TriedLayout(able[number], step_s, number in search.known) for number, step_s in ranked]
 
     def _surest(self, able: Sequence[Training], search: _Search) -> int:
-        """The layout whose step is shortest at the upper end of what own runs leave open."""
+        """The layout whose step is shortest at the upper end of what own runs leave open, if by more than `WORTH`."""
         device, ranked = self.cluster(None).accelerator.name, search.ranked()
         upper = [np.log(step_s) + EIGHT_OF_TEN * pace_of(able[number], device)[1] for number, step_s in ranked]
-        return ranked[int(np.argmin(upper))][0]
+        least = int(np.argmin(upper))
+        return ranked[least if upper[least] < upper[0] - WORTH else 0][0]
 
     def _step_s(self, job: Training) -> float:
         """Its step on the engine; endless where it cannot be run."""
