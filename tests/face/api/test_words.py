@@ -19,7 +19,9 @@ from railyard.measure.result.network import FaultCost
 from railyard.measure.result.step import EXPOSED, LayoutFigures, TaxFigures, TaxShares
 from railyard.measure.result.variants import TrainingVariant
 from railyard.work.study import believed
+from railyard.work.study import believed
 from railyard.work.study import result_words as faults
+from railyard.work.training import conclusion
 from railyard.work.training import present as words
 
 if TYPE_CHECKING:
@@ -470,3 +472,16 @@ def test_a_choice_in_a_frame_needs_no_address(tmp_path: Path):
     (tmp_path / "cell.html").write_text(f"<!doctype html><title>x</title>{outer}")
     found = browse((tmp_path / "cell.html").as_uri(), tmp_path / "profile", "--dump-dom")
     assert "CONSOLE" not in found.stderr
+
+
+def test_the_surest_layout_is_named_next_to_the_fastest():
+    """Own runs made `auto` take 1.5 s that are known rather than 1.4 s that are not: 6.7 % less."""
+    rows = [
+        SimpleNamespace(layout=SimpleNamespace(words=name), step_seconds=seconds)
+        for name, seconds in (("TP 1", 1.5), ("TP 2", 1.4), ("TP 4", 1.6))
+    ]
+    bound = dict.fromkeys(TrainingVariant.model_fields)
+    one = TrainingVariant.model_construct(**bound | {"layouts": rows})
+    assert conclusion.layout_sentence(result(variant("a", 1, 1.0)), one) == (
+        "Layout: TP 1, the surest of 3 by your own runs. TP 2 is predicted 6.7 % shorter, but is less like them."
+    )
