@@ -105,11 +105,12 @@ def decision(result: Result) -> dict[str, Any]:
     """
     shown = presentation_of(result)
     memo = None if shown.memo is None else shown.memo(result)
-    listed = [] if memo is None else lists(memo)
+    missing = believed.left_out(result)
+    listed = [*([] if memo is None else lists(memo)), *([("Left out", missing)] if missing else [])]
     said = {line for _, lines in listed for line in lines}
-    why = [line for line in (*believed.left_out(result), *shown.why(result)) if not line.startswith(tuple(said))]
+    why = [line for line in shown.why(result) if not line.startswith(tuple(said))]
     if memo is None:
-        return _document(shown.verdict(result), why, (), (), None)
+        return _document(shown.verdict(result), why, (), listed, None)
     return _document(shown.verdict(result), why, memo.figures, listed, memo.chart)
 
 

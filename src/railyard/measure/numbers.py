@@ -32,8 +32,8 @@ def short(value: float | None, digits: int = 3) -> str:
 
 
 def percent(share: float | None) -> str:
-    """A share as percent with one decimal."""
-    return NOT_APPLICABLE if share is None else f"{100 * share:.1f} %"
+    """A share as percent with one decimal; what rounds to zero has no sign."""
+    return NOT_APPLICABLE if share is None else f"{round(100 * share, 1) + 0.0:.1f} %"
 
 
 def counted(count: int, noun: str) -> str:

@@ -319,3 +319,10 @@ def test_a_record_keeps_the_samples_that_were_asked_for(roce):
     kept = thinned(flows, np.arange(flows.table("queue_series")["marks"].shape[1]), np.array([1, 3]), 60)
     assert kept.table("queue_series")["marks"].shape == (len(plain[:: len(plain) // 60]), 2)
     assert "queue_series" not in thinned(flows, np.arange(4), np.empty(0, np.int64), 60).tables
+
+
+def test_a_port_that_is_blamed_is_not_excused(diagnosed):
+    """The port with errors waits too: only the other one waits through no fault of its own."""
+    _, words = diagnosed([(12, 1, 9000, 5000), (1, 1, 5000, 0), (2, 1, 0, 0)], fabric=False)
+    (line,) = [line for line in words.splitlines() if "not their fault" in line]
+    assert line.endswith("lid 1 port 1 (5,000)")

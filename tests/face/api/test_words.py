@@ -174,9 +174,12 @@ def test_variants_that_differ_by_less_than_a_large_error_are_not_called_equal():
     rows = tuple(row.model_copy(update={"band": 0.75} if row.tied else {}) for row in found.verdict.differences)
     found.verdict = found.verdict.model_copy(update={"differences": rows})
     assert words.verdict(found).startswith(
-        "a and b cannot be distinguished: $1.00 to $1.36 per million tokens; the model's error is larger than the"
+        "a and b cannot be distinguished: $1.00 to $1.36 per million tokens; the price error is larger than the"
         " difference; dear costs "
     )
+    wide = tuple(row.model_copy(update={"model_band": 0.5}) for row in rows)
+    found.verdict = found.verdict.model_copy(update={"differences": wide})
+    assert "; the model's error is larger than the difference" in words.verdict(found)
     assert " These variants differ by 1.0 % in dollars per token; their tie threshold is 75.0 %" in " ".join(
         words.PRESENTATION.why(found)
     )

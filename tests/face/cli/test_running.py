@@ -167,6 +167,7 @@ def test_figures_for_people():
     assert numbers.dollars(41_200_000) == "$41.2M"
     assert numbers.power(1.23e6) == "1.23 MW"
     assert numbers.percent(0.1234) == "12.3 %"
+    assert numbers.percent(-0.0004) == "0.0 %"
     assert numbers.band(Band(low=0.1, typical=0.25, high=0.5)) == "0.100 / 0.250 / 0.500"
 
 

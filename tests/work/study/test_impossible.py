@@ -6,6 +6,7 @@ import pytest
 
 from railyard.face import api
 from railyard.face.cli import guard
+from railyard.face.reports import decision
 from railyard.face.web.views import prices
 from railyard.kit.errors import InputError
 from railyard.kit.schema import yaml
@@ -48,6 +49,7 @@ def test_an_impossible_combination_is_left_out_with_the_reason(varies, there, le
     assert [one.name for one in result.variants] == there
     assert [one.name for one in result.impossible] == left_out
     (line,) = believed.left_out(result)
+    assert decision(result)["lists"][-1] == {"title": "Left out", "lines": [line]}
     assert reason in line
     assert all(f'"{name}"' in line for name in left_out)
 
@@ -88,7 +90,7 @@ def test_the_command_names_what_it_leaves_out_and_succeeds(tmp_path, capsys):
     args = ["compare", str(file), "--engine", "analytic", "--out", str(tmp_path), "--vary"]
     assert guard.run([*args, "accelerators=16,20"]) == 0
     printed = " ".join(capsys.readouterr().out.split())
-    assert 'Left out: "accelerators 20" is impossible (cluster.accelerators: hgx-h100 holds 8' in printed
+    assert 'left out: "accelerators 20" is impossible: cluster.accelerators: hgx-h100 holds 8' in printed
     assert guard.run([*args, "accelerators=20,21"]) == 2
 
 

@@ -132,7 +132,7 @@ def _runs(request: Request, what: list[Path], sets: list[str] | None) -> list[Pa
     quiet=True,
     out="runs",
     patient=True,
-    shorter="`--set draws=1` draws failures once; after Ctrl-C the same command goes on",
+    shorter="`--set workload.operate.draws=1` draws failures once; after Ctrl-C the same command goes on",
     kind="operate",
     order=70,
     page=Page(

@@ -58,7 +58,8 @@ def show(finished: api.Run, *, quiet: bool, details: bool) -> None:
         notes = shown.notes(result)
         hidden = 0 if details else len(notes) - _NOTES
         more = [f"note: {hidden} more with --details and in the report"] if hidden > 1 else []
-        lines = [*believed.left_out(result), *shown.why(result), *(notes[:_NOTES] if more else notes), *more]
+        missing = [f"left out: {line}" for line in believed.left_out(result)]
+        lines = [*missing, *shown.why(result), *(notes[:_NOTES] if more else notes), *more]
         emit("\n".join(["", *map(wrapped, lines), "", f"report: {finished.report_path}"]))
 
 

@@ -138,6 +138,17 @@ def undecided(result: Result) -> bool:
     return any(row.tied and (row.difference >= _NOTICED or row.band >= _LOOSE) for row in rows)
 
 
+def largest_error(result: Result) -> str:
+    """The largest part of the error within which variants are equal: `the price error`."""
+    rows = () if result.verdict is None else [row for row in result.verdict.differences if row.tied]
+    parts = {
+        "the model's error": max((row.model_band for row in rows), default=0.0),
+        "the price error": max((row.price_band for row in rows), default=0.0),
+        "the error of the draws": max((row.draw_band for row in rows), default=0.0),
+    }
+    return max(parts, key=parts.__getitem__)
+
+
 _NOTICED = 0.05
 """Difference of a figure from which on two variants are not called equal."""
 _LOOSE = 0.2
@@ -200,14 +211,11 @@ def _under(settings: Mapping[str, object], key: str) -> str:
 
 
 def left_out(result: Result) -> list[str]:
-    """A sentence for each reason for which combinations were left out, with their names."""
+    """A clause for each reason for which combinations were left out, with their names."""
     names: dict[str, list[str]] = defaultdict(list)
     for one in result.impossible or ():
         names[one.error].append(one.name)
-    return [
-        f"Left out: {listed(who)} {'is' if len(who) == 1 else 'are'} impossible ({reason})."
-        for reason, who in names.items()
-    ]
+    return [f"{listed(who)} {'is' if len(who) == 1 else 'are'} impossible: {reason}." for reason, who in names.items()]
 
 
 def unexercised(result: Result) -> str:

@@ -54,7 +54,7 @@ def decided(
         chart,
         [*filter(None, (*changes, *doubts))],
         list(confidence_of(best.model_error or ())),
-        assumptions_of(result, best.bill, believed.left_out(result)),
+        assumptions_of(result, best.bill, [f"left out: {line}" for line in believed.left_out(result)]),
         origin_of(result),
         purchase(result),
         table,

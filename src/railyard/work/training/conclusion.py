@@ -89,7 +89,7 @@ def _leads(result: Result, best: StepVariant) -> str:
     who, lead = several(names), "cheapest" if by == "cpmt" else "fastest"
     last = f", {lead} {quoted(best.name)}" if quoted(best.name) not in who else ""
     if believed.undecided(result):
-        within = f"{_span(result, names, by)}{last}; the model's error is larger than the difference"
+        within = f"{_span(result, names, by)}{last}; {believed.largest_error(result)} is larger than the difference"
         return f"{who} cannot be distinguished: {within}{_others(result, by)}."
     return f"{who} are equal within error at {at}{last}{_others(result, by)}."
 

@@ -265,9 +265,12 @@ def _waits(
     price: PriceOfParts | None,
     answer: Diagnosis,
 ) -> None:
-    most = sorted(waiting.items(), key=lambda one: -one[1])[:4]
-    words = ", ".join(f"{' '.join(filter(None, key))} ({value:,.0f})" for key, value in most)
-    answer.notes.append(f"these ports wait or were paused, which is not their fault (look downstream): {words}")
+    blamed = {one.part for one in answer.verdict}
+    named = {" ".join(filter(None, key)): value for key, value in waiting.items()}
+    others = sorted((one for one in named.items() if one[0] not in blamed), key=lambda one: -one[1])[:4]
+    if others:
+        words = ", ".join(f"{name} ({value:,.0f})" for name, value in others)
+        answer.notes.append(f"these ports wait or were paused, which is not their fault (look downstream): {words}")
     found = []
     if cabling is not None:
         placed = [(located(cabling, *key), value) for key, value in waiting.items()]
