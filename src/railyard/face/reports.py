@@ -105,7 +105,7 @@ def decision(result: Result) -> dict[str, Any]:
     """
     shown = presentation_of(result)
     memo = None if shown.memo is None else shown.memo(result)
-    missing = believed.left_out(result)
+    missing = [*believed.left_out(result), *believed.without_figures(result)]
     listed = [*([] if memo is None else lists(memo)), *([("Left out", missing)] if missing else [])]
     said = {line for _, lines in listed for line in lines}
     why = [line for line in shown.why(result) if not line.startswith(tuple(said))]

@@ -14,6 +14,7 @@ import pytest
 
 from railyard.face import api
 from railyard.face.cli import guard
+from railyard.face.reports import decision
 from railyard.face.web.views import prices
 from railyard.kit.errors import InputError, SimulationError
 from railyard.kit.schema import yaml
@@ -102,6 +103,8 @@ def test_a_variant_that_fails_is_kept_with_its_error(tmp_path, monkeypatch, caps
     found = ran(tmp_path)
     assert [one.name for one in found.result.failed] == ["uec, micro batch 2"]
     assert found.result.failed[0].settings == {"fabric": "uec", "micro_batch": 2}
+    missing = {"title": "Left out", "lines": ['"uec, micro batch 2" has no figures: a rank waits for ever.']}
+    assert missing in decision(found.result)["lists"]
     assert len(found.result.variants) == 5
     folders = sorted(path.name for path in (found.folder / "variants").iterdir())
     assert folders == [f"{at}-{name}" for at, name in enumerate(NAMES, 1)]

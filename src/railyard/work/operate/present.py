@@ -355,9 +355,11 @@ def _memo(result: Result) -> DecisionMemo:
         for one in ranked
     }
     chart = LossChart.of("Time lost by cause, % of all GPU time", " %", bars, best_first=bool(priced))
+    *reasons, window = why(result)
     return DecisionMemo(
-        result.name, verdict(result), figures, chart, why(result), (), assumptions_of(result), origin_of(result)
-    )
+        result.name, verdict(result), figures, chart, (), [window], assumptions_of(result), origin_of(result),
+        purchase=" ".join(reasons),
+    )  # fmt: skip
 
 
 def _alone(variant: OperateVariant) -> str:

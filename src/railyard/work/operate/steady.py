@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from railyard.kit.errors import InputError
+from railyard.measure.numbers import percent
 from railyard.measure.result.operate import (
     DrawBand,
     DrawFigures,
@@ -229,8 +230,8 @@ class RunParts:
         if self.warm_up is not None:
             found = self.warm_up
             out.append(
-                f"the cluster starts empty: jobs had {found.utilization:.1%} of it in the first"
-                f" {found.span_s / 3600:,.3g} h of the window and {found.utilization_after:.1%} after that;"
+                f"the cluster starts empty: jobs had {percent(found.utilization)} of it in the first"
+                f" {found.span_s / 3600:,.3g} h of the window and {percent(found.utilization_after)} after that;"
                 f" `steady: {{start: {found.until_s / 3600:.4g} h}}` leaves the warm-up out"
             )
         return out

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from railyard.measure.result.money import Difference, ErrorRow
-    from railyard.measure.result.reading import Result
+    from railyard.measure.result.reading import FailedVariant, Result
     from railyard.measure.result.variants import BaseVariant
 
 
@@ -212,10 +212,19 @@ def _under(settings: Mapping[str, object], key: str) -> str:
 
 def left_out(result: Result) -> list[str]:
     """A clause for each reason for which combinations were left out, with their names."""
+    return _by_reason(result.impossible or (), "is impossible", "are impossible")
+
+
+def without_figures(result: Result) -> list[str]:
+    """A clause for each reason for which variants failed, with their names."""
+    return _by_reason(result.failed or (), "has no figures", "have no figures")
+
+
+def _by_reason(absent: Sequence[FailedVariant], one: str, several: str) -> list[str]:
     names: dict[str, list[str]] = defaultdict(list)
-    for one in result.impossible or ():
-        names[one.error].append(one.name)
-    return [f"{listed(who)} {'is' if len(who) == 1 else 'are'} impossible: {reason}." for reason, who in names.items()]
+    for variant in absent:
+        names[variant.error].append(variant.name)
+    return [f"{listed(who)} {one if len(who) == 1 else several}: {reason}." for reason, who in names.items()]
 
 
 def unexercised(result: Result) -> str:
