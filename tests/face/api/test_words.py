@@ -19,7 +19,6 @@ from railyard.measure.result.network import FaultCost
 from railyard.measure.result.step import EXPOSED, LayoutFigures, TaxFigures, TaxShares
 from railyard.measure.result.variants import TrainingVariant
 from railyard.work.study import believed
-from railyard.work.study import believed
 from railyard.work.study import result_words as faults
 from railyard.work.training import conclusion
 from railyard.work.training import present as words
