@@ -16,6 +16,7 @@ import subprocess
 import sys
 import time
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from railyard import catalog, cluster, engine
 from railyard.cluster import ClusterSpec, FabricSpec, NetworkSpec
@@ -23,9 +24,12 @@ from railyard.engine.contract import joint
 from railyard.engine.lowering import lower
 from railyard.engine.symmetric import first_copy
 from railyard.graph import Job
+from railyard.work.training.expand import copies_in, expand
 from railyard.work.training.graphs import program_of
-from railyard.work.training.program import StepProgram, copies_in, expand
 from railyard.work.training.spec import Layout, SoftwareProfile, Training
+
+if TYPE_CHECKING:
+    from railyard.work.training.slots import StepProgram
 
 PARTS = ("catalogue", "cluster", "graph", "lowering", "engine")
 

@@ -19,7 +19,7 @@ from railyard.measure.job import Checkpointing, Reliability, best_interval_s, ex
 from railyard.measure.network import network_use, packet_section
 from railyard.measure.picture import sample_ranks, tracks
 from railyard.measure.utilization import StepWork, utilization
-from railyard.work.training.mean_step import StepTimes
+from railyard.work.training.step_runs import StepTimes
 
 US = 1_000_000
 

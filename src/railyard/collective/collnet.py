@@ -39,7 +39,7 @@ def network_refusal(shape: Shape, machine: CollectiveMachine) -> str | None:
 
 
 def collnet_refusal(shape: Shape, machine: CollectiveMachine) -> str | None:
-    """The same for CollNetDirect and CollNetChain."""
+    """Why CollNetDirect and CollNetChain cannot run, or None."""
     refusal = network_refusal(shape, machine)
     if refusal is None and shape.per_domain > MAX_LOCAL_RANKS:
         return f"it joins at most {MAX_LOCAL_RANKS} ranks of a domain"

@@ -199,7 +199,7 @@ class Engine(Protocol):
 
     @property
     def summary(self) -> str:
-        """Its method of finding times, in one sentence."""
+        """How the engine finds times, in one sentence."""
         ...
 
     @property

@@ -179,7 +179,7 @@ class Registry(Generic[T]):
         return self._made.get(name)
 
     def register(self, name: str) -> Callable[[T], T]:
-        """The same as a decorator."""
+        """Adds a record under a name, as a decorator."""
         return lambda record: self.add(name, record)
 
     def get(self, name: str) -> T:

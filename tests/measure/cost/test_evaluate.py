@@ -24,7 +24,7 @@ from railyard.measure.picture import topology_picture
 from railyard.measure.result.reading import result_from
 from railyard.measure.result.step import TimeShare
 from railyard.measure.utilization import StepWork, tax_of, utilization
-from railyard.work.training.mean_step import StepTimes
+from railyard.work.training.step_runs import StepTimes
 
 SHARES = {
     ("compute", "", "forward"): 0.25,

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from railyard import catalog
-from railyard.engine.stages.stage import starts
+from railyard.engine.stage import starts
 from railyard.work.pipeline.batched import search as batched_search
 from railyard.work.pipeline.section import RetrieveStage
 from railyard.work.scenario import load

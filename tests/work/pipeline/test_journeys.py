@@ -10,7 +10,8 @@ import polars as pl
 import pytest
 
 from railyard import catalog
-from railyard.engine.stages import CAUSES, RequestRule, StageStep, StageTransfer, Tool, through
+from railyard.engine.stage import CAUSES, RequestRule, Tool
+from railyard.engine.stage_chain import StageStep, StageTransfer, through
 from railyard.graph import Record, RequestTable
 from railyard.graph.parquet import read_record
 from railyard.kit.errors import InputError

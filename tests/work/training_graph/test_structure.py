@@ -17,7 +17,7 @@ from railyard.graph import Kind, Stream, parquet
 from railyard.kit.errors import InputError
 from railyard.work.scenario import load
 from railyard.work.study.study import prepare
-from railyard.work.training.program import Lattice
+from railyard.work.training.slots import Lattice
 from railyard.work.training.spec import Checkpoint, Layout
 
 

@@ -108,7 +108,7 @@ class PortMap:
         return cls(dict(cables), kind, agreed, _agreed(down, len(block.high)))
 
     def with_switch(self, device: int, ports: tuple[str, ...], *, low: bool, trunk: int) -> PortMap:
-        """The same with a switch more, for which those at the far ends have some ports free."""
+        """The map with one more switch, for which the switches at the far ends have ports free."""
         if low:
             return replace(self, kind={**self.kind, device: trunk}, down={**self.down, device: list(ports)})
         return replace(self, up={**self.up, **{(one, device): list(ports) for one in set(self.kind.values())}})

@@ -202,7 +202,7 @@ def meant(intent: SwitchIntent, family: int) -> dict[str, Facts]:
 
 
 def told(configured: Configured, intent: SwitchIntent) -> dict[str, Facts]:
-    """The same of a file."""
+    """What the configuration in a file says of each table."""
     found: dict[str, Facts] = {}
     reached = {one.port: one for one in intent.access}
     for name, table in configured.tables.items():

@@ -152,7 +152,7 @@ class Kernels:
         return np.asarray(self.phase == PHASES.index(COMMUNICATION))
 
     def later(self, by_ns: int) -> Kernels:
-        """The same, so much later."""
+        """The same kernels, started later."""
         return replace(self, start_ns=self.start_ns + by_ns)
 
 
@@ -207,7 +207,7 @@ class KernelRows:
         self._phase.append(PHASES.index(phase))
 
     def columns(self) -> Kernels:
-        """All of them."""
+        """All rows as columns."""
         name, kind, group = (np.array(column, np.int32) for column in self._columns[:3])
         wide = [np.array(column, np.int64) for column in self._columns[3:]]
         return Kernels(tuple(self.words), np.array(self._phase, np.uint8), name, kind, group, *wide)

@@ -85,7 +85,7 @@ def _limit(row: PlanConstraint) -> str:
 
 
 def _behind(design: PlanDesign, best: PlanDesign, objective: PlanObjective) -> float:
-    """By how many percent of the best design an objective is worse."""
+    """How much worse an objective is than that of the best design, in percent."""
     share = design.objectives[objective.name] / best.objectives[objective.name] - 1
     return 100 * max(share if objective.better == "small" else -share, 0.0)
 
@@ -132,7 +132,7 @@ def _confidence(answer: PlanAnswer) -> Iterator[str]:
 
 
 def ran(answer: PlanAnswer, found: PlanVerified) -> str:
-    """That an engine ran the chosen design and its rivals, and which of them is better there."""
+    """Says that an engine ran the chosen design and its rivals, and which of them is better there."""
     words = f"Engine {found.engine} ran the chosen design and its {len(found.rivals)} nearest rivals"
     if found.stands:
         return words

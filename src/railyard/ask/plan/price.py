@@ -17,7 +17,7 @@ from railyard.measure.cost.cost import JobFacts, usd_per_h
 from railyard.measure.cost.evaluate import cost_model
 from railyard.measure.job import Checkpointing
 from railyard.model import architecture
-from railyard.work.training.mean_step import lost_in
+from railyard.work.training.step_runs import lost_in
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

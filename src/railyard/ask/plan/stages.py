@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from railyard.ask.plan.space import keys_in_words
-from railyard.engine.stages import BatchingStage
+from railyard.engine.stage import BatchingStage
 from railyard.kit.errors import InputError, did_you_mean
 from railyard.measure.serving.latencies import quantiles
 from railyard.work.pipeline.bench import Bench, idle_usd_per_h, objective_alone, served_by, takers_alone, tried

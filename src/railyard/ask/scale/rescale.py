@@ -165,7 +165,7 @@ class _Build:
         self.calls = {rank: self._placed(steps[rank]) for rank in self.ranks_of}
 
     def _placed(self, step: TracedStep) -> list[tuple[GroupKind, int] | None]:
-        """Of each task the group and the number of its call in it; None of what keeps its measured time."""
+        """Group of each task and the number of its call in it; None where a task keeps its measured time."""
         found: list[tuple[GroupKind, int] | None] = []
         numbers: Counter[GroupKind] = Counter()
         for call in step.calls:

@@ -227,7 +227,7 @@ def traced_figures(traced: Traced, job: Mapping[str, Any] | None) -> TracedFigur
 def unrecognized(
     traced: Traced, unscaled: Sequence[Unscaled], job: Mapping[str, Any] | None
 ) -> Iterator[UnrecognizedRow]:
-    """All that was not recognized."""
+    """Rows of what was not recognized, and what becomes of it."""
     for one in unscaled:
         group = f" of group `{one.group}`" if one.group else ""
         fate = {ODD: "take no time", UNCUT: "keep their size"}.get(one.why, "keep their measured time")

@@ -62,7 +62,7 @@ class Border:
 
 
 def borders(network: LinkNetwork) -> Iterator[Border]:
-    """Those of all groupings that are tried, each once; single ranks are one of them."""
+    """Borders of all groupings that are tried, each once; single ranks are one grouping."""
     near, far = _nearest_us(network), _nearest_us(network.reversed())
     seen: set[bytes] = set()
     for labels in _groupings(network):

@@ -184,7 +184,7 @@ class SendList:
         return len(self._rows) - 1
 
     def done(self) -> Sends:
-        """All of them."""
+        """The sends as columns."""
         link, piece, reduce = (np.array(column) for column in zip(*self._rows, strict=True))
         return Sends(
             self.piece_bytes,

@@ -223,7 +223,7 @@ def _read() -> tuple[Mechanism, ...]:
 
 
 MECHANISMS: tuple[Mechanism, ...] = _read()
-"""All of them, by family and name."""
+"""All mechanisms, by family and name."""
 
 CONSTANTS: Mapping[str, MechanismField] = {one.name: one for mechanism in MECHANISMS for one in mechanism.constants}
 """Their constants by the name of the setting."""

@@ -146,7 +146,7 @@ class _Requests:
         return self.prompt + 1.0 + self.steps / 2.0
 
     def take(self, rows: Numbers) -> _Requests:
-        """Those, in that order."""
+        """The requests with these numbers, in this order."""
         return _Requests(self.arrival_s[rows], self.prompt[rows], self.steps[rows])
 
 

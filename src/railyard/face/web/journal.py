@@ -85,7 +85,7 @@ class JobJournal:
 
     @contextmanager
     def _changing(self) -> Iterator[int]:
-        """All of a change or nothing; gives the number of the change."""
+        """Makes a change as a whole or not at all; gives its number."""
         with self._lock:
             self._database.execute("begin immediate")
             try:
@@ -297,7 +297,7 @@ _ABOUT = (
 
 @cache
 def templates() -> list[Template]:
-    """Each with its text."""
+    """Scenarios to start from, with their text."""
     commented = files("railyard.work.scenario").joinpath("template.yaml").read_text(encoding="utf-8")
     return [
         *(Template(name=name, about=about, text=_text(name)) for name, about in _ABOUT),

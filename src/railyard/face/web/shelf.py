@@ -96,11 +96,11 @@ Row = TypeVar("Row", RunRow, AnswerRow)
 
 
 class Missing(Exception):
-    """There is no such file or run."""
+    """A file or run that does not exist was asked for."""
 
 
 class Conflict(Exception):
-    """The file is another one than the writer knew."""
+    """A file was changed since its writer read it."""
 
 
 class Shelf:

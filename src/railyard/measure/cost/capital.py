@@ -160,12 +160,12 @@ class Capex:
 
     @property
     def total_usd(self) -> Range:
-        """All of it."""
+        """Price of the whole cluster, USD."""
         return total(line.price_usd for line in self.lines)
 
     @property
     def per_accelerator_usd(self) -> Range:
-        """All of it, divided by the accelerators."""
+        """Price of the whole cluster per accelerator, USD."""
         return self.total_usd.scaled(1 / self.accelerators)
 
     def line(self, name: str) -> Range:

@@ -137,7 +137,7 @@ class Power:
 
     @property
     def it_w(self) -> Range:
-        """Without cooling."""
+        """Power without cooling."""
         return total(line.power_w for line in self.lines if line.name != "cooling")
 
     @property

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from railyard.engine.stages import CAUSES, PS, SPENT
+from railyard.engine.stage import CAUSES, PS, SPENT
 from railyard.kit.quantities import nearest_rank, percentile, percentile_bin
 
 if TYPE_CHECKING:

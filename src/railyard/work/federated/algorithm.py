@@ -252,7 +252,7 @@ class FastestCandidates(Selection):
     candidates: float = field(default=3.0, metadata=bounded(limits(1.0, 1000.0)))
 
     def choose(self, candidates: Candidates) -> NDArray[np.intp]:
-        """Those expected to finish first."""
+        """Chooses the clients that are expected to finish first."""
         return np.argsort(candidates.expected_s, kind="stable")[: candidates.wanted]
 
 

@@ -213,6 +213,6 @@ class SecAggPlus(SecAgg):
     neighbours: int = field(default=0, metadata=bounded(limits(0, 2**31 - 1)))
 
     def partners(self, clients: int) -> int:
-        """Its neighbours."""
+        """Number of neighbours of a client in the graph."""
         wanted = self.neighbours or math.ceil(20.0 * math.log10(max(clients, 2)))
         return min(wanted, clients - 1)

@@ -72,7 +72,7 @@ class JobSection(Section):
         return self
 
     def files_in(self, folder: Path) -> dict[str, Path]:
-        """Those of what it is."""
+        """Files that the section of its kind of work names."""
         section: Section = getattr(self, self.kind)
         return section.files_in(folder)
 

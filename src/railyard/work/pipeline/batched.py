@@ -12,7 +12,7 @@ from railyard.catalog import Range
 from railyard.cluster import ClusterSpec, build
 from railyard.collective.lowering.table import lower_transfers
 from railyard.engine.serving import Cost, Deployment, Pool, Router
-from railyard.engine.stages import PS, SERVING, BatchingStage, Cores, Drafting, Tool
+from railyard.engine.stage import PS, SERVING, BatchingStage, Cores, Drafting, Tool
 from railyard.kit.errors import InputError
 from railyard.measure.cost.evaluate import Use
 from railyard.measure.result.serving import DraftFigures, ReplicaRow
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from railyard.catalog import Catalog
     from railyard.cluster import Cluster, NetworkSpec
-    from railyard.engine.stages import Stage
+    from railyard.engine.stage import Stage
     from railyard.graph import Record, RequestTable
     from railyard.work.pipeline.section import DraftSection, EncodeStage, HostStage, RetrieveStage, ToolStage
     from railyard.work.scenario.load import Draft

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from railyard.engine.stages import CAUSES, takers
+from railyard.engine.stage import CAUSES, takers
 from railyard.kit.schema import yaml
 from railyard.measure.cost.evaluate import Use, deployment_cost
 from railyard.measure.cost.serving import PaidGoodput as Sold

@@ -9,7 +9,7 @@ import numpy as np
 
 from railyard.catalog import Range
 from railyard.cluster.bill import bill_of
-from railyard.engine.stages import CAUSES, FIRST, PS, SERVING
+from railyard.engine.stage import CAUSES, FIRST, PS, SERVING
 from railyard.graph import parquet, perfetto
 from railyard.measure.cost.assumptions import band_of
 from railyard.measure.cost.capital import CostPart, component_of

@@ -16,18 +16,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from railyard.cluster.bill import bill_of
-from railyard.engine.stages import (
-    FIRST,
-    PS,
-    SERVING,
-    RequestRule,
-    StageStep,
-    StageTransfer,
-    columns,
-    parts,
-    through,
-    visits,
-)
+from railyard.engine.stage import FIRST, PS, SERVING, RequestRule, columns, parts, visits
+from railyard.engine.stage_chain import StageStep, StageTransfer, through
 from railyard.kit.errors import InputError
 from railyard.kit.quantities import ranges
 from railyard.measure.serving.latencies import DROPPED, served
@@ -60,8 +50,7 @@ if TYPE_CHECKING:
     from railyard.catalog import Catalog
     from railyard.cluster import Cluster
     from railyard.engine.serving import Pool
-    from railyard.engine.stages import Drafting
-    from railyard.engine.stages.stage import Progress
+    from railyard.engine.stage import Drafting, Progress
     from railyard.graph import Record, RequestTable
     from railyard.measure.cost.assumptions import Assumptions
     from railyard.measure.cost.evaluate import Use

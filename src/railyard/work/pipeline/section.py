@@ -180,7 +180,7 @@ StageSection = Annotated[ModelStage | EncodeStage | RetrieveStage | ToolStage | 
 
 
 class BetweenSection(Section):
-    """From one stage to the next."""
+    """Transfer from one stage to the next."""
 
     latency: Span = Field(default=1e-4, description="One way of a call between two services.")
     rate: Rate | None = Field(default=None, description="Of their connection; the slower one's NIC when left out.")
@@ -225,7 +225,7 @@ class PipelineSection(Section):
         raise InputError("a pipeline is asked at a rate", key="synthetic.users", found=users)
 
     def files_in(self, folder: Path) -> dict[str, Path]:
-        """Those of its requests, and of models and profiles that stages name."""
+        """Files of its requests, and of models and profiles that stages name."""
         named = [getattr(stage, "model", "") for stage in self.stages.values()]
         paths = {name: folder / name for name in named if name.endswith(".json") or "/" in name}
         profiles = [getattr(stage, "profiles", None) for stage in self.stages.values()]

@@ -288,7 +288,7 @@ class PoolsSection(Section):
 
     @property
     def given(self) -> dict[Role, PoolSection]:
-        """Those that there are, in the order in which they lie."""
+        """Pools that are given, in the order in which they lie."""
         every: dict[Role, PoolSection | None] = {"prefill": self.prefill, "decode": self.decode, "both": self.both}
         return {role: pool for role, pool in every.items() if pool is not None}
 
@@ -461,7 +461,7 @@ class ServingSection(Section):
             )
 
     def files_in(self, folder: Path) -> dict[str, Path]:
-        """Those of its model, its requests and the profiles of its software."""
+        """Files of its model, its requests and the profiles of its software."""
         named = (self.requests.trace, self.profiles)
         return files_of_model(folder, self.model) | {name: folder / name for name in named if name is not None}
 

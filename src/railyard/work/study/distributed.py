@@ -83,12 +83,12 @@ class Shared:
 
     @property
     def up(self) -> ClientTree:
-        """Towards the server."""
+        """The tree with its rates towards the server."""
         return ClientTree(self.up_bps, self.parent, self.first)
 
     @property
     def down(self) -> ClientTree:
-        """Towards the clients."""
+        """The tree with its rates towards the clients."""
         return ClientTree(self.down_bps, self.parent, self.first)
 
 

@@ -286,7 +286,7 @@ class _Waits:
         return alive
 
     def only(self, alive: NDArray[np.bool_]) -> _Waits:
-        """Those of the tasks that are alive, renumbered."""
+        """Waits of the tasks that are alive, renumbered."""
         if alive.all():
             return self
         number = np.cumsum(alive) - 1

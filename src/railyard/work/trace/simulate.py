@@ -33,8 +33,8 @@ from railyard.work.study.kind import MeasuredVariant
 from railyard.work.study.provenance import sources_of
 from railyard.work.training.collectives import collective_rows, packets_of
 from railyard.work.training.graphs import hashes, redrawn
-from railyard.work.training.mean_step import StepTimes
 from railyard.work.training.prepare import fluid
+from railyard.work.training.step_runs import StepTimes
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -20,7 +20,7 @@ from railyard.measure.cost.evaluate import evaluate
 from railyard.measure.job import Checkpointing
 from railyard.measure.network import Probed, packet_section
 from railyard.measure.result.network import CollectiveRow, PacketFigures, QueueRow, QueueSeries
-from railyard.work.training.mean_step import lost_in, mtbf_h
+from railyard.work.training.step_runs import lost_in, mtbf_h
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     from railyard.collective import CollectivePolicy
     from railyard.graph import Record, TaskGraph
     from railyard.measure.cost.evaluate import Economics
-    from railyard.work.training.mean_step import MeanStep
     from railyard.work.training.prepare import Prepared
     from railyard.work.training.spec import Training
+    from railyard.work.training.step_runs import MeanStep
     from railyard.work.training.storing import Saved
 
 

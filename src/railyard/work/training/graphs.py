@@ -13,6 +13,7 @@ from railyard.graph.symmetry import SymmetricGraph
 from railyard.kit.errors import InputError, Problem
 from railyard.model.machine import Machine, MachineColumns
 from railyard.work.training import compute as costs
+from railyard.work.training.expand import copies_in, expand
 from railyard.work.training.parallel import communication, data
 from railyard.work.training.parallel import pieces as inner
 from railyard.work.training.parallel.circuits import over_circuits
@@ -23,8 +24,8 @@ from railyard.work.training.parallel.parts import StageParts, alike, rows_of, st
 from railyard.work.training.parallel.pieces import StepBuilder, compute, cut, launch, loss_table
 from railyard.work.training.parameters import check_precision
 from railyard.work.training.passes import CONTENDERS, concurrent_passes
-from railyard.work.training.program import Lattice, StepProgram, copies_in, expand
 from railyard.work.training.schedule import Emission, PipelineSchedule, emit, schedules
+from railyard.work.training.slots import Lattice, StepProgram
 from railyard.work.training.storage import read_samples, save_state, wait_for_storage
 from railyard.work.training.sync.check import check_communication
 from railyard.work.training.sync.graph import asked_of

@@ -18,10 +18,10 @@ from railyard.work.training.collectives import collective_rows, economics, packe
 from railyard.work.training.fastest import layout_figures, layout_rows
 from railyard.work.training.likely import PARALLELISM
 from railyard.work.training.losses import longest_s
-from railyard.work.training.mean_step import Around, StepTimes
 from railyard.work.training.memory import memory
 from railyard.work.training.prepare import prepare
 from railyard.work.training.simulate import simulate
+from railyard.work.training.step_runs import Around, StepTimes
 from railyard.work.training.storing import checkpoint_of
 from railyard.work.training.sync.ledger import ledger
 from railyard.work.training.trust import chosen_defaults, left_out, model_error, origins, warnings
@@ -33,9 +33,9 @@ if TYPE_CHECKING:
     from railyard.measure.result.reading import Result
     from railyard.work.study.tasks import Control
     from railyard.work.training.explain import Explanation
-    from railyard.work.training.mean_step import MeanStep
     from railyard.work.training.prepare import Prepared
     from railyard.work.training.simulate import Simulated
+    from railyard.work.training.step_runs import MeanStep
     from railyard.work.training.trying import Stepped
 
 

@@ -43,7 +43,7 @@ class MemoryColumns:
 
     @property
     def total(self) -> F:
-        """All but what would be given back."""
+        """Memory of everything but what would be given back."""
         allocated = self.parameters + self.gradients + self.optimizer + self.activations + self.buffers
         return allocated + self.reserved
 

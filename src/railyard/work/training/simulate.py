@@ -21,8 +21,7 @@ from railyard.work.training.designs import DesignSite, evaluate
 from railyard.work.training.faults import JobFaults, sorted_out
 from railyard.work.training.graphs import redrawn
 from railyard.work.training.losses import Losses
-from railyard.work.training.mean_step import MeanStep
-from railyard.work.training.step_runs import StepRuns
+from railyard.work.training.step_runs import MeanStep, StepRuns
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -16,7 +16,7 @@ from railyard.work.training.faults import on_flow, sorted_out
 from railyard.work.training.graphs import redrawn
 from railyard.work.training.likely import PARALLELISM
 from railyard.work.training.losses import Losses
-from railyard.work.training.mean_step import MeanStep
+from railyard.work.training.step_runs import MeanStep
 from railyard.work.training.storing import Saved, checkpoint_of
 
 if TYPE_CHECKING:

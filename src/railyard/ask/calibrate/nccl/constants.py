@@ -60,7 +60,7 @@ class LaunchConstants:
 
 
 CONSTANTS = LaunchConstants()
-"""As they stand."""
+"""The constants that are in use."""
 
 
 KIB = 1 << 10
@@ -90,7 +90,7 @@ class FittedConstant:
         return float(attrgetter(self.name)(constants))
 
     def put(self, constants: LaunchConstants, value: float) -> LaunchConstants:
-        """These with another value of it."""
+        """The same constants with another value of this one."""
         field = self.name.removeprefix("library.")
         changed: Any = {field: value}
         if field == self.name:

@@ -210,7 +210,7 @@ class _Pipe(io.RawIOBase):
         return len(data)
 
     def taken(self) -> bytes:
-        """All of it, once."""
+        """Everything written since the last call."""
         data = b"".join(self._parts)
         self._parts.clear()
         return data

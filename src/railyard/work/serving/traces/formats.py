@@ -273,7 +273,7 @@ class TraceFormat:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """All that may be there."""
+        """All columns that a file may have."""
         return (*self.needed, *self.optional)
 
 

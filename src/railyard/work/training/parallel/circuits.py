@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from railyard.cluster import Cluster
     from railyard.work.training.parallel.parts import StageParts, StageTraffic
-    from railyard.work.training.program import Lattice
+    from railyard.work.training.slots import Lattice
     from railyard.work.training.spec import Training
 
     Layers = list[tuple[NDArray[np.float64], NDArray[np.int64]]]

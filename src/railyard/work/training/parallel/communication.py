@@ -14,8 +14,8 @@ from railyard.graph import CollectiveKind, Kind, Stream
 from railyard.work.training.parallel.data import Holding, bucket_count, initial, last_of, share_before
 from railyard.work.training.parallel.pieces import GATHER, REDUCE, SEND, STRIDE, Pending, StepBuilder
 from railyard.work.training.passes import CONTENDERS
-from railyard.work.training.program import NONE
 from railyard.work.training.schedule import Op
+from railyard.work.training.slots import NONE
 from railyard.work.training.sync.graph import (
     LEGS,
     asked_of,
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from railyard.work.training.parallel.pieces import Pieces, StepBuilder
-    from railyard.work.training.program import StepProgram
     from railyard.work.training.schedule import Emission
+    from railyard.work.training.slots import StepProgram
 
 
 # Late reductions stand this far in front of a step, behind what storage begins with.

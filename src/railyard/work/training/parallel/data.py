@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
     from railyard.work.training.compute import StageParameters
     from railyard.work.training.parallel.parts import StageParts
-    from railyard.work.training.program import Lattice
     from railyard.work.training.schedule import Emission
+    from railyard.work.training.slots import Lattice
     from railyard.work.training.spec import Training
     from railyard.work.training.stages import VirtualStage
 

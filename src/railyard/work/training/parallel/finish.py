@@ -13,7 +13,7 @@ from railyard.kit.quantities import format_size
 from railyard.work.training import compute as costs
 from railyard.work.training.parallel.communication import gather_behind_optimizer
 from railyard.work.training.passes import CONTENDERS
-from railyard.work.training.program import NONE
+from railyard.work.training.slots import NONE
 from railyard.work.training.sync.graph import asked_of
 from railyard.work.training.sync.local import outer_work
 

@@ -10,8 +10,8 @@ import numpy as np
 from railyard.graph import HOST, CollectiveKind, Kind, Stream
 from railyard.kit.registry import Registry
 from railyard.work.training.passes import CONTENDERS
-from railyard.work.training.program import NONE
 from railyard.work.training.schedule import Op
+from railyard.work.training.slots import NONE
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from railyard.cluster import Cluster
     from railyard.work.training.parallel.data import DataPlan
     from railyard.work.training.parallel.parts import StageParts, StageTraffic
-    from railyard.work.training.program import StepProgram
     from railyard.work.training.schedule import Emission
+    from railyard.work.training.slots import StepProgram
     from railyard.work.training.spec import Training
 
 

@@ -183,7 +183,7 @@ def _one_forward_one_backward_sequences(
 def _filling_bubble(
     pp: int, _vp: int, _micro_batches: int, forward: float, grad_input: float, grad_weight: float
 ) -> float:
-    """Of schedules that fill and drain stage by stage."""
+    """Bubble of schedules that fill and drain stage by stage."""
     return (pp - 1) * (forward + grad_input + grad_weight)
 
 

@@ -73,7 +73,7 @@ class AdaptedDesigns:
 
     @classmethod
     def of(cls, trainings: Sequence[Training], machines: Sequence[Machine]) -> AdaptedDesigns:
-        """Those of a table; the others cost nothing."""
+        """The designs of a table that have a method; the others cost nothing."""
         found = []
         for row, (job, machine) in enumerate(zip(trainings, machines, strict=True)):
             asked = job.communication
@@ -82,7 +82,7 @@ class AdaptedDesigns:
         return cls(tuple(found))
 
     def take(self, rows: NDArray[np.int64]) -> AdaptedDesigns:
-        """Those of some rows of the table, by number."""
+        """The designs of some rows of the table, by number."""
         known = {design.row: design for design in self.designs}
         some = ((row, known.get(at)) for row, at in enumerate(rows.tolist()) if known)
         return AdaptedDesigns(tuple(replace(design, row=row) for row, design in some if design is not None))

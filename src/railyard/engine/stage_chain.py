@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from railyard.engine.serving.running import STATUS
-from railyard.engine.stages.stage import CAUSES, PS, RequestRule, takers, visits
+from railyard.engine.stage import CAUSES, PS, RequestRule, takers, visits
 from railyard.graph import Label, Record
 from railyard.graph.record import fingerprint
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from railyard.engine.stages.stage import Stage
+    from railyard.engine.stage import Stage
     from railyard.graph import RequestTable
 
     Progress = Callable[[str, int], None]

@@ -19,12 +19,12 @@ from railyard.graph import Communicators, Kind, TaskGraph
 from railyard.graph.symmetry import GraphCopies
 from railyard.kit.errors import InputError
 from railyard.kit.quantities import ranges
-from railyard.work.training.program.slots import EMBEDDING, WORLD, Lattice, Space
+from railyard.work.training.slots import EMBEDDING, WORLD, Lattice, Space
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from railyard.work.training.program.slots import Slots, StepProgram
+    from railyard.work.training.slots import Slots, StepProgram
 
 
 _LARGEST = np.iinfo(np.int32).max
