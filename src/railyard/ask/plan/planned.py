@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 from railyard.ask.plan.objectives import Constraint, constraints_of, merged, named, objective
 from railyard.ask.plan.space import space_of
 from railyard.kit.errors import InputError, did_you_mean
-from railyard.measure.cost.assumptions import grid
 from railyard.work.scenario import override
 from railyard.work.scenario.load import owner
 from railyard.work.study import compose
@@ -99,8 +98,6 @@ def _read(space: DesignSpace, point: int, key: str, demand: int = 0) -> InputErr
         return error if any(owner(keys, one.key or "") == key for one in error.problems) else None
     try:
         _find_parts(scenario, compose.catalog_of(space.draft(point, demand)), path)
-        if scenario.economics.grid and path in ("economics", "economics.grid"):
-            grid(scenario.economics.grid, path)
     except InputError as error:
         return error
     return None

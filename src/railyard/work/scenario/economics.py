@@ -2,11 +2,20 @@
 
 from typing import TYPE_CHECKING, Annotated, Any
 
-from pydantic import Discriminator, Field, Tag, ValidationInfo, create_model, field_validator, model_validator
+from pydantic import (
+    AfterValidator,
+    Discriminator,
+    Field,
+    Tag,
+    ValidationInfo,
+    create_model,
+    field_validator,
+    model_validator,
+)
 from pydantic_core import PydanticCustomError
 
 from railyard.catalog import Range
-from railyard.kit.errors import did_you_mean
+from railyard.kit.errors import InputError, did_you_mean
 from railyard.kit.schema.quantity import ENERGY_PRICE, SHARE, SPACE_PRICE, SPAN, YEARS, limits
 from railyard.work.scenario import quantity
 from railyard.work.scenario.section import Section
@@ -72,13 +81,28 @@ else:
     _Space = _banded(Annotated[quantity.SpacePrice, _SPACE], "SpacePrice")
 
 
+def _known_grid(name: str) -> str:
+    from railyard.measure.cost.assumptions import grid
+
+    try:
+        grid(name, "grid")
+    except InputError as error:
+        (problem,) = error.problems
+        context = {"allowed": problem.allowed, "hint": problem.hint}
+        raise PydanticCustomError("grid", "no figure for this grid", context) from None
+    return name
+
+
+_Grid = Annotated[quantity.Text, AfterValidator(_known_grid)]
+
+
 class PlaceSection(Section):
     """A place where the cluster may stand. What is left out is as under `economics`."""
 
     electricity: _Energy | None = Field(default=None, description="Metered energy.", examples=["$0.05/kWh"])
     pue: _Ratio | None = Field(default=None, description="Facility power over IT power.", examples=[1.1])
     space: _Space | None = Field(default=None, description="Provisioned space and power, without energy.")
-    grid: quantity.Text | None = Field(
+    grid: _Grid | None = Field(
         default=None, description="Country of its electricity, for carbon.", examples=["Iceland"]
     )
 
@@ -109,7 +133,7 @@ class EconomicsSection(Section):
     restart: _Span | None = Field(
         default=None, description="From an interruption to the first step after it.", examples=["15 min"]
     )
-    grid: quantity.Text | None = Field(
+    grid: _Grid | None = Field(
         default=None,
         description="Country whose electricity the cluster takes, or its code of three letters: for carbon in plans.",
         examples=["France"],
