@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import itertools
 import json
+import math
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -157,6 +158,17 @@ def test_sites_keep_their_prices_in_every_draw():
     bands = found.sure.bands["cpmt"]
     assert bands[0, 1] < bands[1, 1]
     assert found.sure.best["carbon"].tolist() == [1.0, 0.0]
+
+
+@pytest.mark.parametrize(("software", "low", "high"), [("megatron-2025", -0.0751, 0.1265), (None, -0.0388, 0.4624)])
+def test_a_step_errs_more_where_its_software_is_not_named(software, low, high):
+    """As in a run, by `measure/model_error`: dense, 16 bits; whether published runs said what they ran or not."""
+    given = values({"site": ["north", "south"]}, effort={"flow": 0, "draws": 100})
+    if software is not None:
+        given["workload"]["training"]["software"] = {"profile": software}
+    found = finished(given)
+    factor = next(one for name, one in Uncertainty.of(found.choices, (0.0, 0.0)).factors.items() if "step of" in name)
+    assert (math.expm1(factor.low), math.expm1(factor.high)) == pytest.approx((low, high), rel=1e-3)
 
 
 def test_carbon_needs_a_grid_at_every_site():

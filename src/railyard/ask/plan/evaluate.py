@@ -34,6 +34,7 @@ from railyard.work.training.losses import Losses, unsaved_s
 from railyard.work.training.prepare import prepared
 from railyard.work.training.step_runs import StepRuns
 from railyard.work.training.storing import loading_of
+from railyard.work.training.trust import software_known
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -346,7 +347,9 @@ def _look(
     price = priced(
         *(seated.cluster, training, outcome, seated.parts, design.assumptions), delivery_s=bench.delivery_s(seated)
     )
-    return seated, str(training.layout), price, missed_of_step(seated, training, outcome)
+    section = bench.space.draft(*place).scenario.training
+    known = software_known(section, training.software, seated.cluster.accelerator)
+    return seated, str(training.layout), price, missed_of_step(seated, training, outcome, known=known)
 
 
 plan_kinds.add("training", PlanKind(sweep, _run, _look))

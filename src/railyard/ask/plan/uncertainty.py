@@ -205,9 +205,11 @@ def _factors(choice: DesignChoice, closed_form: tuple[float, float]) -> list[Fac
     return found
 
 
-def missed_of_step(hardware: PlannedHardware, training: Training, outcome: DesignOutcome) -> tuple[TimeError, ...]:
-    """Error of the model for a step of training."""
-    error = step_error(experts=bool(training.model.experts), precision=training.precision)
+def missed_of_step(
+    hardware: PlannedHardware, training: Training, outcome: DesignOutcome, *, known: bool
+) -> tuple[TimeError, ...]:
+    """Error of the model for a step of training; `known`: whether its software is, as in `step_error`."""
+    error = step_error(experts=bool(training.model.experts), precision=training.precision, known=known)
     bias = (math.log1p(error.low) + math.log1p(error.high)) / 2
     model = training.model.name
     layout = math.log1p(error.between) / math.sqrt(2)

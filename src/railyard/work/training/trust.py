@@ -25,13 +25,16 @@ from railyard.work.training.sync.ledger import ledger_notes
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from railyard.catalog import Accelerator
     from railyard.measure.cost.evaluate import Economics
     from railyard.measure.model_error import ModelError
     from railyard.measure.result.money import ErrorRow
     from railyard.measure.result.network import CollectiveRow
     from railyard.measure.result.step import CommunicationFigures
     from railyard.work.training.prepare import Prepared
+    from railyard.work.training.section import TrainingSection
     from railyard.work.training.simulate import Simulated
+    from railyard.work.training.spec import SoftwareProfile
 
 _OTHERS = "what would help, and the steps on networks without limit with which the network tax compares,"
 _UNLIKE = 0.33
@@ -68,8 +71,13 @@ def _step_error(job: Prepared, *, known: bool) -> ModelError:
 
 
 def _known(job: Prepared) -> bool:
-    """Whether the scenario names software that was judged."""
-    return job.variant.draft.scenario.training.software.profile is not None and _judged(job)
+    return software_known(job.variant.draft.scenario.training, job.training.software, job.cluster.accelerator)
+
+
+def software_known(section: TrainingSection, software: SoftwareProfile, accelerator: Accelerator) -> bool:
+    """Whether a scenario names its software, and published steps of it on this architecture were compared."""
+    judged = profiles.key_of(software) in judged_software() and profiles.read_on(software, accelerator)
+    return section.software.profile is not None and judged
 
 
 def _unknown_software(job: Prepared) -> Iterator[str]:
@@ -82,12 +90,6 @@ def _unknown_software(job: Prepared) -> Iterator[str]:
     wide, narrow = (_step_error(job, known=known).percents for known in (False, True))
     instead = "" if wide == narrow else f" (known software: {narrow} %)"
     yield f"{missing}, so the band of the step is {wide} %{instead}"
-
-
-def _judged(job: Prepared) -> bool:
-    """Whether published steps of this software on this architecture were compared with the model."""
-    software = job.training.software
-    return profiles.key_of(software) in judged_software() and profiles.read_on(software, job.cluster.accelerator)
 
 
 def warnings(
