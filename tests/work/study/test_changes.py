@@ -222,6 +222,8 @@ LOSSES = {
     "waiting for stragglers": "stragglers",
     "the pipeline's bubble": "pipeline bubble",
     "checkpoints": "checkpoints",
+    "waiting for data": "data loading",
+    "contention": "^contention$",  # outside of the networks: for a memory pool
 }
 
 
