@@ -12,6 +12,6 @@ from tests.ask.plan.test_growth import values as values_growth
 from railyard.ask.plan.growth import growth
 from railyard.ask.plan.planned import begin
 from railyard.ask.plan.worth import worth
-from railyard.measure.cost.assumptions import grid
+from railyard.catalog.grids import grid
 from railyard.work.scenario import load
 from railyard.work.scenario.load import from_values

@@ -23,8 +23,9 @@ from railyard.ask.plan.outcome import DesignOutcome
 from railyard.ask.plan.planned import begin
 from railyard.ask.plan.uncertainty import DesignWorth, Factor, Uncertainty, triangular
 from railyard.ask.plan.worth import ServerOutages, availability, dearer, spares_for, to_json, worth
+from railyard.catalog.grids import grid
 from railyard.catalog.types import Range
-from railyard.measure.cost.assumptions import carbon, grid
+from railyard.measure.cost.assumptions import carbon
 from railyard.measure.result.choices import PlanAnswer, PlanConstraint, PlanRival, PlanSwing, PlanVerified
 from railyard.work.scenario import load
 from railyard.work.scenario.load import from_values

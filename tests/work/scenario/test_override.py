@@ -151,11 +151,11 @@ def test_a_short_name_that_is_misspelled_gets_its_right_spelling(plain, capsys):
     assert "did you mean `micro_batch`?" in refused(capsys, "run", plain, "--set", "microbatch=2")
 
 
-def test_in_a_file_short_names_are_no_spelling(plain):
+def test_in_a_file_a_short_name_is_answered_with_its_whole_path(plain):
     plain.write_text(PLAIN + "fabrik: roce\n", encoding="utf-8")
     with pytest.raises(InputError) as caught:
         load.load(plain)
-    assert "did you mean" not in str(caught.value)
+    assert "did you mean `cluster.back_end.fabric`?" in str(caught.value)
 
 
 def test_a_rate_beyond_the_nic_names_servers_that_have_it(plain, capsys):

@@ -9,10 +9,11 @@ from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from railyard.catalog.grids import grid
 from railyard.cluster import bill_of
 from railyard.cluster.fault.recovery import Recovery
 from railyard.kit.errors import InputError
-from railyard.measure.cost.assumptions import Assumptions, grid
+from railyard.measure.cost.assumptions import Assumptions
 from railyard.measure.cost.capital import parts_of_rows
 from railyard.work.scenario.load import blaming
 from railyard.work.scenario.section import build

@@ -25,8 +25,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from railyard.catalog import Range
+    from railyard.catalog.grids import PowerGrid
     from railyard.cluster import Cluster
-    from railyard.measure.cost.assumptions import Assumptions, PowerGrid
+    from railyard.measure.cost.assumptions import Assumptions
     from railyard.measure.cost.capital import Capex, CostPart
     from railyard.measure.cost.power import Power
     from railyard.measure.serving.latencies import Served

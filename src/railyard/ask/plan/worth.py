@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
+from railyard.catalog.grids import SOURCE, USUAL, grid
 from railyard.catalog.types import Range
 from railyard.kit.errors import InputError
-from railyard.measure.cost.assumptions import ABSENT, HOURS_PER_YEAR, SOURCE, USUAL, Carbon, carbon, grid
+from railyard.measure.cost.assumptions import ABSENT, HOURS_PER_YEAR, Carbon, carbon
 from railyard.measure.cost.capital import NETWORK_COMPONENTS
 from railyard.work.study import study
 from railyard.work.training.likely import PARALLELISM

@@ -175,7 +175,7 @@ class Optical:
         if not fits or pairs.trace() or pairs.sum(axis=0).max() > self.nics:
             raise impossible(
                 "circuits join two servers of a region, and each end takes a NIC",
-                key="pairs",
+                key="circuits",
                 found=f"{pairs.shape[0]} rows",
                 possible=f"{region} rows, alike both ways, nothing to itself, at most {self.nics} a row",
             )

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 from railyard.ask.plan import growth as paths
 from railyard.ask.plan.deployments import CHOSEN, gain, why
 from railyard.ask.plan.growth_change import provisions
+from railyard.catalog.grids import SOURCE
 from railyard.face.terminal import Table, emit, wrapped
 from railyard.kit.errors import InputError
 from railyard.measure import numbers
-from railyard.measure.cost.assumptions import ABSENT, SOURCE
+from railyard.measure.cost.assumptions import ABSENT
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -6,10 +6,7 @@ rates are in `railyard.measure.job`, and the power of a waiting accelerator in `
 
 from __future__ import annotations
 
-import csv
 from dataclasses import dataclass, field
-from functools import cache
-from importlib.resources import files
 from typing import TYPE_CHECKING, Literal
 
 from railyard.catalog import Range
@@ -21,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from railyard.catalog import Catalog, Entry
+    from railyard.catalog.grids import PowerGrid
 
 
 @dataclass(frozen=True)
@@ -87,54 +85,6 @@ def band_of(values: Range) -> Band:
 def named_band(name: str, values: Range) -> NamedBand:
     """The range of one part, as a result holds it."""
     return NamedBand(name=name, low=values.low, typical=values.typical, high=values.high)
-
-
-SOURCE = "Ember, Yearly Electricity Data, by Our World in Data (CC BY 4.0)"
-USUAL = ("World", "Norway", "France", "United States", "Germany", "Ireland", "Singapore", "China", "Poland", "India")
-"""Grids shown if none is named: from cleanest to dirtiest among places with many data centers, and the world mean."""
-
-
-@dataclass(frozen=True)
-class PowerGrid:
-    """A country's grid.
-
-    Attributes:
-        g_per_kwh: Grams of CO2 equivalent per kWh generated.
-    """
-
-    name: str
-    g_per_kwh: float
-    year: int
-
-
-@cache
-def grids() -> dict[str, PowerGrid]:
-    """All grids by name, and by their code of three letters."""
-    text = files("railyard.measure.cost").joinpath("grids.csv").read_text(encoding="utf-8")
-    found: dict[str, PowerGrid] = {}
-    for row in csv.DictReader(text.splitlines()):
-        grid = PowerGrid(row["grid"], float(row["g_per_kwh"]), int(row["year"]))
-        found[row["grid"].casefold()] = found[row["code"].casefold()] = grid
-    return found
-
-
-def grid(name: str, key: str) -> PowerGrid:
-    """The grid of a country.
-
-    Raises:
-        InputError: The name or code is unknown.
-    """
-    known = grids()
-    if name.casefold() not in known:
-        names = sorted({one.name for one in known.values()})
-        raise InputError(
-            "no figure for this grid",
-            key=key,
-            found=name,
-            allowed=f"{len(names)} countries, such as {', '.join(USUAL[:4])}, or their codes of three letters",
-            hint=did_you_mean(name, names),
-        )
-    return known[name.casefold()]
 
 
 HOURS_PER_YEAR = 8760.0

@@ -15,6 +15,7 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from railyard.catalog import Range
+from railyard.catalog.grids import grid
 from railyard.kit.errors import InputError, did_you_mean
 from railyard.kit.schema.quantity import ENERGY_PRICE, SHARE, SPACE_PRICE, SPAN, YEARS, limits
 from railyard.work.scenario import quantity
@@ -82,8 +83,6 @@ else:
 
 
 def _known_grid(name: str) -> str:
-    from railyard.measure.cost.assumptions import grid
-
     try:
         grid(name, "grid")
     except InputError as error:

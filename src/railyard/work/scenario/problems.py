@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, Discriminator
 
-from railyard.kit.errors import InputError, Problem, causes, did_you_mean
+from railyard.kit.errors import InputError, Problem, causes, did_you_mean, suggest
 from railyard.kit.schema.quantity import Bounds
 from railyard.kit.schema.yaml import Mark, Node, kind_of
 from railyard.work.scenario.override import SHORT
@@ -279,9 +279,13 @@ def _places(section: type[BaseModel]) -> dict[str, list[list[str]]]:
 
 
 def _nearest_key(name: str, allowed: Sequence[str], mark: Mark, *, below: bool) -> str | None:
-    """The nearest right spelling; on the command line short names are right too."""
-    short = [] if below or not (mark.file or "").startswith("--") else [*SHORT]
-    return did_you_mean(name, [*allowed, *short])
+    """The nearest right spelling; on the command line short names are right too, elsewhere their whole path is."""
+    if below:
+        return did_you_mean(name, allowed)
+    if mark.file.startswith("--"):
+        return did_you_mean(name, [*allowed, *SHORT])
+    short = suggest(name, SHORT)
+    return did_you_mean(name, allowed) or (f"did you mean `{SHORT[short]}`?" if short else None)
 
 
 def _wrong_word(item: Any, node: Node, key: str | None) -> Problem:
