@@ -89,7 +89,10 @@ name: hall
 cluster:
   accelerators: 128
   server: hgx-h100
-  back_end: {topology: {kind: leaf-spine, ports_per_leaf: 16, spines: 4, oversubscription: 2:1}, fabric: infiniband}
+  back_end:
+    topology: {kind: leaf-spine, ports_per_leaf: 16, spines: 4, oversubscription: 2:1}
+    fabric: infiniband
+    cable_length: {nic: 3 m}
 workload:
   training: {model: llama-3-8b, tokens: 1 B, global_batch: 128, sequence: 1024, parallelism: {tp: 1, zero: 3}}
 """
