@@ -152,7 +152,15 @@ def _survivor(result: Result, best: StepVariant) -> str:
     """What remains where jobs died."""
     chosen = result.verdict
     if chosen is not None and chosen.leading is None:
-        return f"{quoted(best.name)} loses least of what can be bought: {price(best)}." if chosen.ranking else ""
+        if not chosen.ranking:
+            return ""
+        alike = chosen.differences and all(abs(row.difference) <= row.band for row in chosen.differences)
+        how = (
+            "All that can be bought cost the same within error"
+            if alike
+            else f"{quoted(best.name)} loses least of what can be bought"
+        )
+        return f"{how}: {price(best)}."
     if len(compared(result)) == 1:
         return f"{quoted(best.name)} is the only variant that finishes and can be bought: {price(best)}."
     return _leads(result, best)
