@@ -27,12 +27,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ServerPorts:
-    """NICs of each server.
+    """Number and rate of the NICs of a server.
 
     Attributes:
-        optical: On the optical circuit switch.
-        packet: On the packet network, which has no bottleneck of its own.
-        bytes_s: Rate of each, one way.
+        optical: NICs on the optical circuit switch.
+        packet: NICs on the packet network, which is never the bottleneck.
+        bytes_s: Rate of one NIC, bytes per second, one way.
     """
 
     optical: int

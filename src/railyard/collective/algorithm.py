@@ -244,7 +244,7 @@ class Schedule:
     """Steps of messages; all messages of one step read what their sources had before the step.
 
     Attributes:
-        kind: What the collective does.
+        kind: Type of the collective, such as all-gather.
         ranks: Members; the root of a broadcast or reduction is position 0.
         chunks: Equal parts into which the data is cut. All-to-all: chunk `source * ranks + target` (times any whole
             number of parts) is what `source` has for `target`.

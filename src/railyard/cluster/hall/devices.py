@@ -146,7 +146,7 @@ def devices_of(cluster: Cluster, plans: Mapping[str, NetworkPlan]) -> Devices:
 
     Args:
         cluster: The cluster.
-        plans: Its networks with the cables that are bought.
+        plans: The networks by name, with the cables to buy.
     """
     names = numbered("node", cluster.servers)
     rows: list[_Row] = [(names, "server", "", cluster.server.name, 0, server_units(cluster), _server_w(cluster))]

@@ -162,7 +162,7 @@ class _Machine:
         wires: Messages under way by source, target and channel.
         done: Steps that are done, by rank and block.
         sent: All messages, in the order in which they left.
-        problems: What went wrong.
+        problems: Messages about steps that broke a rule.
     """
 
     memory: dict[Place, tuple[Content, int]] = field(default_factory=dict)
@@ -220,7 +220,7 @@ def faults(text: str, pieces: Ints | None = None) -> list[str]:
     """What is wrong with an algorithm; nothing where every rank ends with what the collective promises.
 
     Args:
-        text: Of the file.
+        text: Content of the algorithm file, XML.
         pieces: int64[ranks, ranks], of an uneven all-to-all the chunks of each pair; None: all have as many.
     """
     return _run(parse_program(text), pieces)[1]

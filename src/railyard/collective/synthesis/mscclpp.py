@@ -238,7 +238,7 @@ def _block(
 
 
 class _Run:
-    """A run.
+    """State of a run of a plan.
 
     Attributes:
         memory: Content by rank, buffer and index: parts, each a rank and an index of its input.
@@ -246,7 +246,7 @@ class _Run:
         signalled: Writes that each signal to a channel end brings, in order.
         tokens: Of semaphores, by rank and number.
         at: Next operation, by rank and block.
-        problems: What went wrong.
+        problems: Messages about operations that broke a rule.
     """
 
     def __init__(self, plan: dict[str, Any], pieces: NDArray[np.int64] | None = None) -> None:
@@ -387,7 +387,7 @@ def faults(text: str, pieces: NDArray[np.int64] | None = None) -> list[str]:
     """What is wrong with a plan; nothing where every rank ends with what the collective promises.
 
     Args:
-        text: Of the file.
+        text: Content of the plan file, JSON.
         pieces: int64[ranks, ranks], of an uneven all-to-all the chunks of each pair; None: all have as many.
     """
     return _Run(json.loads(text), pieces).go()

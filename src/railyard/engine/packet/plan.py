@@ -236,11 +236,11 @@ def unsent_ps(
 
 @dataclass(frozen=True)
 class _StorageTraffic:
-    """What is read and written.
+    """Storage requests as flows.
 
     Attributes:
-        stripes: Sending and receiving ports of requests.
-        kinds: What reads and what writes.
+        stripes: Gives the sending and receiving ports of requests.
+        kinds: Kind of the tasks that read, and of those that write.
     """
 
     network: Network

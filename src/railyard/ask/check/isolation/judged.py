@@ -58,8 +58,8 @@ def read_partitions(file: str, text: str) -> Partitions:
     a membership that it does not know is a limited one.
 
     Args:
-        file: Its name.
-        text: Of the file; whoever it does not name in the default partition OpenSM makes a limited member of it.
+        file: Name of the file, for errors.
+        text: Content of the file. OpenSM makes ports that it does not name limited members of the default partition.
     """
     found: Partitions = {DEFAULT: {"ALL": PartitionMember(full=False, line=UNRULED)}}
     names = {DEFAULT: "Default"}
