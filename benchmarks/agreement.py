@@ -106,7 +106,8 @@ def row(name: str, seconds: dict[str, list[float]]) -> None:
 
 
 def main() -> None:
-    engines.add("alone", FluidEngine("alone", "everything alone", contention=False, left_out=()))
+    # Kept here, so that the process knows this engine no longer than this program runs.
+    kept = engines.make("alone", FluidEngine("alone", "everything alone", contention=False, left_out=()))
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", default=[*JOBS, *EXAMPLES, "jobs"])
     parser.add_argument("--accelerators", type=int, help="of jobs, with as many sequences a step")
@@ -125,6 +126,7 @@ def main() -> None:
             row(name, {each: step_s(ROOT / "examples" / f"{name}.yaml", each) for each in ENGINES})
     if "jobs" in wanted:
         row("jobs", jobs_s())
+    del kept
 
 
 if __name__ == "__main__":
