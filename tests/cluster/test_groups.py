@@ -3,7 +3,14 @@
 import numpy as np
 import pytest
 
-from railyard.cluster.scale_up.groups import GroupedNodes, HopRing, SwitchedDomains, TorusCubes, idle_shares
+from railyard.cluster.scale_up.groups import (
+    GroupedNodes,
+    HopRing,
+    SwitchedDomains,
+    TorusCubes,
+    idle_shares,
+    ways_to_join,
+)
 
 
 def drawn(asked, hops, rings=200):
@@ -38,10 +45,65 @@ def test_domains_by_hand():
 
 
 def test_cubes_by_hand():
-    """A block of 32 needs 8 nodes of 4 to be healthy, one of 128 two cubes of 16 nodes each: any, so cubes count."""
-    for group, nodes in ((4, 1), (32, 8), (64, 16), (128, 16)):
+    """A block of 32 needs 8 nodes of 4 to be healthy, one of 64 all 16 of a cube."""
+    for group, nodes in ((4, 1), (32, 8), (64, 16)):
         assert TorusCubes(64, "").used(GroupedNodes(64, 4, group, 0.02)) == pytest.approx(0.98**nodes)
     assert TorusCubes(64, "").used(GroupedNodes(64, 4, 48, 0.0)) == 0.75
+
+
+def test_groups_beyond_a_cube_take_whole_cubes():
+    """Four cubes, up with c = 0.98^16 each: two groups of 128 with 4 cubes, one with 2 or 3; groups of 96 alike."""
+    up = 0.98**16
+    groups = 2 * up**4 + 4 * up**3 * (1 - up) + 6 * up**2 * (1 - up) ** 2
+    for group in (96, 128):
+        used = TorusCubes(64, "").used(GroupedNodes(64, 4, group, 0.02))
+        assert used == pytest.approx(groups * group / 256)
+    assert TorusCubes(64, "").used(GroupedNodes(64, 4, 320, 0.0)) == 0.0
+    assert TorusCubes(64, "").used(GroupedNodes(40, 4, 64, 0.0)) == 128 / 160  # the last 8 nodes fill no cube
+
+
+@pytest.mark.parametrize(
+    ("nodes", "group", "used"),
+    [
+        (18, 32, 64 / 72),
+        (20, 32, 64 / 80),  # two nodes beyond a domain hold no group
+        (26, 32, 96 / 104),
+        (10, 64, 0.0),
+    ],
+)
+def test_the_last_domain_may_be_smaller(nodes, group, used):
+    assert SwitchedDomains(72, "").used(GroupedNodes(nodes, 4, group, 0.0)) == pytest.approx(used)
+
+
+@pytest.mark.parametrize(
+    ("asked", "used"),
+    [
+        (GroupedNodes(720, 4, 32, 0.0), 1.0),  # 90 groups of 8 nodes
+        (GroupedNodes(723, 4, 32, 0.0), 720 / 723),
+        (GroupedNodes(3, 4, 64, 0.0), 0.0),
+        (GroupedNodes(100, 16, 8, 0.25), 0.75),  # two groups in a node
+        (GroupedNodes(720, 4, 32, 1.0), 0.0),
+        (GroupedNodes(20, 4, 32, 0.999), 0.0),
+    ],
+)
+def test_a_ring_at_its_ends(asked, used):
+    assert HopRing(2, "").used(asked) == pytest.approx(used, abs=1e-9)
+
+
+@pytest.mark.parametrize("nodes", [16, 20, 40])
+@pytest.mark.parametrize("out", [0.02, 0.1])
+def test_a_short_ring_as_drawn(nodes, out):
+    asked = GroupedNodes(nodes, 4, 32, out)
+    assert HopRing(2, "").used(asked) == pytest.approx(drawn(asked, 2, 4000), abs=0.03)
+
+
+@pytest.mark.parametrize("out", [0.0, 0.001, 0.3, 0.999, 1.0])
+@pytest.mark.parametrize(("nodes", "each", "group"), [(3, 4, 64), (64, 4, 96), (100, 16, 8), (1000, 8, 256), (7, 8, 3)])
+def test_shares_are_shares(nodes, each, group, out):
+    asked = GroupedNodes(nodes, each, group, out)
+    for name in ways_to_join.names():
+        used = ways_to_join.get(name).used(asked)
+        assert used is None or -1e-12 <= used <= 1 - out + 1e-12
 
 
 def test_a_ring_wastes_ten_times_less_than_domains_and_cubes():

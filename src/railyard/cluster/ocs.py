@@ -15,9 +15,10 @@ Source: Jouppi et al., ISCA 2023 (TPU v4: 64 cubes of 4 x 4 x 4, 96 fibres a cub
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import comb, prod
+from math import prod
 from typing import TYPE_CHECKING
 
+from railyard.cluster.healthy import at_least
 from railyard.cluster.topology.torus import near_cube
 from railyard.kit.errors import InputError
 
@@ -181,15 +182,5 @@ def slices_kept(cubes: int, size: int, up: float, confidence: float, *, switched
         switched: Whether optical circuit switches join the cubes.
     """
     if switched:
-        return _healthy(cubes, up, confidence) // size
-    return _healthy(cubes // size, up**size, confidence)
-
-
-def _healthy(count: int, up: float, confidence: float) -> int:
-    """The largest k for which at least k of `count` are up with the confidence."""
-    at_least = 0.0
-    for number in range(count, 0, -1):
-        at_least += comb(count, number) * up**number * (1 - up) ** (count - number)
-        if at_least >= confidence:
-            return number
-    return 0
+        return at_least(cubes, up, confidence) // size
+    return at_least(cubes // size, up**size, confidence)

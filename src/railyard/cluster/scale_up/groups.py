@@ -16,9 +16,12 @@ TPU v4, ISCA 2023 (cubes of 64).
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import comb, exp
+from math import exp
 from typing import Protocol
 
+import numpy as np
+
+from railyard.cluster.healthy import healthy_law
 from railyard.kit.registry import Registry
 
 
@@ -43,6 +46,11 @@ class GroupedNodes:
         """Whole nodes of a group."""
         return -(-self.group // self.each)
 
+    @property
+    def accelerators(self) -> int:
+        """Those of the cluster."""
+        return self.nodes * self.each
+
 
 class JoinedNodes(Protocol):
     """A way in which a scale-up network joins nodes."""
@@ -59,7 +67,7 @@ class JoinedNodes(Protocol):
 
 @dataclass(frozen=True)
 class SwitchedDomains:
-    """Domains of so many accelerators; a group takes any healthy accelerators of one."""
+    """Domains of so many accelerators, the last may be smaller; a group takes any healthy accelerators of one."""
 
     domain: int
     summary: str
@@ -69,11 +77,13 @@ class SwitchedDomains:
         nodes, rest = divmod(self.domain, asked.each)
         if rest:
             return None
-        kept = ((healthy, healthy * asked.each // asked.group * asked.group) for healthy in range(nodes + 1))
-        return (
-            sum(comb(nodes, k) * (1 - asked.out) ** k * asked.out ** (nodes - k) * size for k, size in kept)
-            / self.domain
-        )
+        whole, left = divmod(asked.nodes, nodes)
+        return (whole * self._taken(asked, nodes) + self._taken(asked, left)) / asked.accelerators
+
+    def _taken(self, asked: GroupedNodes, nodes: int) -> float:
+        """Accelerators of a domain of so many nodes that groups use, in the mean."""
+        taken = np.arange(nodes + 1) * asked.each // asked.group * asked.group
+        return float(healthy_law(nodes, 1 - asked.out) @ taken)
 
 
 @dataclass(frozen=True)
@@ -84,11 +94,20 @@ class TorusCubes:
     summary: str
 
     def used(self, asked: GroupedNodes) -> float | None:
-        """See `JoinedNodes`: blocks, or cubes, of which every node is healthy."""
-        if self.cube % asked.each:
+        """See `JoinedNodes`: blocks, or whole cubes as many as a group needs, of which every node is healthy.
+
+        Nodes that fill no cube are idle.
+        """
+        nodes, rest = divmod(self.cube, asked.each)
+        if rest:
             return None
-        block = min(asked.group, self.cube)
-        return self.cube // block * block / self.cube * (1 - asked.out) ** -(-block // asked.each)
+        cubes = asked.nodes // nodes
+        if asked.group <= self.cube:
+            groups = cubes * (self.cube // asked.group) * (1 - asked.out) ** asked.group_nodes
+        else:
+            healthy = healthy_law(cubes, (1 - asked.out) ** nodes)
+            groups = float(healthy @ (np.arange(cubes + 1) // -(-asked.group // self.cube)))
+        return groups * asked.group / asked.accelerators
 
 
 @dataclass(frozen=True)
@@ -101,14 +120,18 @@ class HopRing:
     def used(self, asked: GroupedNodes) -> float | None:
         """See `JoinedNodes`: behind a healthy node the ring is cut with chance q = out^K.
 
-        So a stretch has h healthy nodes with chance q (1 - q)^(h - 1), and leaves h modulo those of a group idle: in
-        the mean of a ring with few cuts, half a group. A ring without a cut is one stretch.
+        So a stretch has h healthy nodes with chance q (1 - q)^(h - 1), and leaves h modulo those of a group idle. A
+        ring without a cut, chance exp(-healthy q), is one stretch of all healthy nodes.
         """
-        healthy, cut, size = asked.nodes * (1 - asked.out), asked.out**self.hops, asked.group_nodes
+        size = asked.group_nodes
+        if size > asked.nodes:
+            return 0.0
+        healthy, cut = asked.nodes * (1 - asked.out), asked.out**self.hops
         law = [(1 - cut) ** length for length in range(size)]
-        idle = sum(left * law[left - 1] for left in range(1, size)) / sum(law)
-        stretches = healthy * cut + exp(-healthy * cut)
-        return (healthy - stretches * idle) / asked.nodes * asked.group / (size * asked.each)
+        idle = healthy * cut * sum(left * law[left - 1] for left in range(1, size)) / sum(law)
+        left = healthy_law(asked.nodes, 1 - asked.out) @ (np.arange(asked.nodes + 1) % size)
+        taken = max(0.0, healthy - idle - exp(-healthy * cut) * float(left))
+        return taken / size * (size * asked.each // asked.group) * asked.group / asked.accelerators
 
 
 ways_to_join: Registry[JoinedNodes] = Registry("way to join nodes", package="railyard.cluster.scale_up")
@@ -125,4 +148,4 @@ for _name, _way in (
 def idle_shares(asked: GroupedNodes) -> dict[str, float]:
     """By way, share of all accelerators that are healthy and that no group can use."""
     used = {name: ways_to_join.get(name).used(asked) for name in ways_to_join.names()}
-    return {name: 1.0 - asked.out - share for name, share in used.items() if share is not None}
+    return {name: max(0.0, 1.0 - asked.out - share) for name, share in used.items() if share is not None}
