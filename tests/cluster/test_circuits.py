@@ -66,6 +66,28 @@ def test_the_heaviest_pairs_get_the_ports(optical):
     assert sending_s(demand, own, ports) == 6.0
 
 
+def test_a_port_more_is_never_a_loss():
+    """A chain of servers 3 - 0 - 2 - 1 exchanges 10, 9, 9; three packet NICs each, all of rate 1.
+
+    With three circuits a server, its ends have three each and its middle 9 / 3 by packets: 10 / 3. The search with four
+    has two circuits each for 3 - 0 and 0 - 2, and takes 10 / 2.
+    """
+    demand = np.zeros((4, 4))
+    for one, other, size in ((0, 3, 10.0), (0, 2, 9.0), (1, 2, 9.0)):
+        demand[one, other] = demand[other, one] = size
+    for optical in (3, 4):
+        ports = ServerPorts(optical, 3, 1.0)
+        assert sending_s(demand, circuits_for(demand, ports), ports) == pytest.approx(10 / 3)
+    random = np.random.Generator(np.random.Philox(5))
+    for _ in range(40):
+        uneven = random.exponential(1.0, (6, 6)) ** 3 * alike(6)
+        took = [
+            [sending_s(uneven, circuits_for(uneven, ports), ports) for ports in row]
+            for row in ([ServerPorts(optical, packet, 1.0) for packet in (1, 2, 4)] for optical in (1, 2, 3, 5, 8))
+        ]
+        assert (np.diff(took, axis=0) <= 1e-12).all()
+
+
 @pytest.mark.parametrize("dead", [0.0, 2.0, 3.0, 5.0, 7.5])
 @pytest.mark.parametrize("hidden", [0.0, 2.0, 4.0, np.inf])
 def test_a_change_adds_what_computation_does_not_hide(dead, hidden):
