@@ -12,8 +12,9 @@ from railyard.cluster.bill import bill_of
 from railyard.cluster.build import build
 from railyard.cluster.fabric.fabric import FabricSpec
 from railyard.cluster.fault.kinds import NicDown, Reconfiguration
+from railyard.cluster.notes import notes_of
 from railyard.cluster.spec import ClusterSpec, NetworkSpec
-from railyard.cluster.topology import Dragonfly, DualPlane
+from railyard.cluster.topology import Dragonfly, DualPlane, LeafSpine
 from railyard.cluster.topology.optical import Optical, _hops
 from railyard.graph import CollectiveKind, Communicators, Job, Kind, Label, TaskGraph
 from railyard.kit.errors import InputError
@@ -221,6 +222,32 @@ def test_a_dead_nic_darkens_its_circuit_only():
 def test_impossible_circuits_of_servers(given, message):
     with pytest.raises(InputError, match=message):
         servers(**given)
+
+
+@pytest.mark.parametrize(
+    ("given", "idle"),
+    [
+        ({"nics": 6}, []),
+        ({"nics": 6, "region": 8, "inner": LeafSpine(oversubscription=2.0)}, []),
+        ({"nics": 6, "oversubscription": 4.0, "ports_per_leaf": 8}, ["oversubscription", "ports_per_leaf"]),
+        ({"region": 8, "inner": LeafSpine(oversubscription=2.0)}, ["region", "inner"]),
+        ({"oversubscription": 2.0}, []),
+    ],
+)
+def test_keys_that_change_nothing_are_named(given, idle):
+    """They were taken without a word: a comparison over `oversubscription` said that it does not matter."""
+    said = [note for note in notes_of(servers(8, **given)) if "changes nothing" in note]
+    assert [note.split("`")[1] for note in said] == idle
+
+
+def test_a_switch_has_a_port_for_each_that_it_joins():
+    """Circuits between any two of 136 servers need as many ports, and Palomar has 128; so has it for regions of 68."""
+    with pytest.raises(InputError, match="128 ports, and circuits join any two of 136 servers"):
+        servers(136, nics=6, switch="palomar")
+    assert servers(136, nics=6, region=68, switch="palomar").back_end.wiring.circuits.joined == 68
+    with pytest.raises(InputError, match="any two of 136 leafs"):
+        servers(136, ports_per_leaf=8, switch="palomar")
+    assert servers(136, ports_per_leaf=8).back_end.wiring.circuits.joined == 136
 
 
 def test_planes_of_optical_leafs_buy_the_ports_of_each_plane():

@@ -85,6 +85,7 @@ def notes_of(cluster: Cluster) -> Iterator[str]:
     for plan in cluster.plans.values():
         yield from _undersubscribed(plan)
         yield from _rounded(plan)
+        yield from _without_effect(plan)
         yield from _limited(plan)
         yield from encryption_notes(plan)
         if plan.border is not None:
@@ -115,6 +116,12 @@ def _rounded(plan: NetworkPlan) -> Iterator[str]:
                 f"{key} {asked:.4g}:1 of the {plan.name} network is built as {found:.3g}:1: ports are whole, and leafs"
                 f" and spines are filled evenly"
             )
+
+
+def _without_effect(plan: NetworkPlan) -> Iterator[str]:
+    """A note on each key of a topology that is given and changes nothing."""
+    for words in getattr(plan.spec.topology, "without_effect", ()):
+        yield f"topology of the {plan.name} network: {words}"
 
 
 def _limited(plan: NetworkPlan) -> Iterator[str]:

@@ -265,7 +265,7 @@ class _Job:
         ports = 0 if self.storage is None else max(1, links_for(self.storage.network_bps, link_bps))
         stored, (lenders, lent) = ports * self.storage_servers, self._pool_ports(link_bps)
         extra = stored + lenders * lent + self.gateways
-        wiring = _with_dead_time(self._wire(Endpoints(hardware.servers, self.nics, extra), parts, fabric), catalog)
+        wiring = _with_circuits(self._wire(Endpoints(hardware.servers, self.nics, extra), parts, fabric), catalog)
         _check_headroom(fabric, wiring, switches)
         return NetworkPlan(
             name=self.key.replace("_", "-"),
@@ -431,12 +431,27 @@ def _check_headroom(fabric: Fabric, wiring: Wiring, switches: dict[str, Switch])
         )
 
 
-def _with_dead_time(wiring: Wiring, catalog: Catalog) -> Wiring:
-    """The wiring, whose circuits that follow demand are dark for the time of their switch and of links."""
+def _with_circuits(wiring: Wiring, catalog: Catalog) -> Wiring:
+    """The wiring, whose circuits that follow demand are dark for the time of their switch and of links.
+
+    Raises:
+        InputError: The optical switch has fewer ports than there are leafs or servers to join.
+    """
     circuits = wiring.circuits
-    if circuits is None or circuits.dead_ps is None:
+    if circuits is None:
         return wiring
-    dead_ps = circuits.dead_ps + catalog.optical_switch(circuits.switch).switching_ps
+    switch = catalog.optical_switch(circuits.switch)
+    if circuits.joined > switch.usable_ports:
+        what, key = ("leafs", "ports_per_leaf") if circuits.servers is None else ("servers", "region")
+        raise InputError(
+            f"{switch.name} has {switch.usable_ports} ports, and circuits join any two of {circuits.joined} {what}",
+            key="topology.switch",
+            found=switch.name,
+            hint=f"another switch, or fewer {what}: see `{key}`",
+        )
+    if circuits.dead_ps is None:
+        return wiring
+    dead_ps = circuits.dead_ps + switch.switching_ps
     return replace(wiring, circuits=replace(circuits, dead_ps=dead_ps))
 
 

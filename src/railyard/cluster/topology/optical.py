@@ -112,6 +112,21 @@ class Optical:
     )
     uplink_bps: float | None = clos.uplink_rate()
 
+    @property
+    def without_effect(self) -> tuple[str, ...]:
+        """Keys that are given and change nothing, each with why."""
+        if self.nics:
+            why = "`inner` has the leafs of the packet network"
+            given = {
+                "oversubscription": self.oversubscription != 1.0,
+                "ports_per_leaf": self.ports_per_leaf is not None,
+                "uplink_rate": self.uplink_bps is not None,
+            }
+        else:
+            why = "it needs `nics`"
+            given = {"region": self.region is not None, "inner": self.inner != LeafSpine()}
+        return tuple(f"`{key}` changes nothing: {why}" for key, is_given in given.items() if is_given)
+
     def build(self, endpoints: Endpoints, parts: Parts) -> Wiring:
         """Wires the network; see `TopologySpec`."""
         if self.nics:
@@ -245,7 +260,7 @@ def _wired(endpoints: Endpoints, parts: Parts, tier: _Leafs, switch: str) -> Wir
         classes=np.arange(endpoints.ports + leafs, dtype=np.int32),
         bisection_bps=_bisection(counts) * uplink_bps if leafs > 1 else endpoints.ports // 2 * parts.link_bps,
         pod_ports=down,
-        circuits=Circuits(switch, 2 * circuits) if circuits else None,
+        circuits=Circuits(switch, 2 * circuits, joined=leafs) if circuits else None,
     )
 
 
@@ -304,6 +319,7 @@ def _with_circuits(inner: Wiring, joined: tuple[NDArray[np.int64], int], link_bp
         circuits=replace(
             circuits,
             fibres=optical.size,
+            joined=region,
             servers=ServerCircuits(port_of, inner.port_of.shape[1], peer, counts),
         ),
     )

@@ -280,12 +280,14 @@ class Circuits:
         fibres: Fibres that end in these switches: two for every circuit.
         servers: The circuits that end in servers' NICs; None: they end in leafs.
         dead_ps: How long circuits that follow demand are dark when they change; None: they stay for the job.
+        joined: Leafs or servers between which any circuit is possible: each has a fibre to every switch.
     """
 
     switch: str
     fibres: int
     servers: ServerCircuits | None = None
     dead_ps: int | None = None
+    joined: int = 0
 
 
 @dataclass(frozen=True, eq=False)
