@@ -3,6 +3,7 @@
 import contextlib
 import os
 import re
+import select
 import shutil
 import signal
 import subprocess
@@ -148,12 +149,14 @@ class Slurmctld:
 
 
 def _end(process):
-    """Ends a process, which has nothing to save, and waits until it is gone."""
+    """Ends a process, which has nothing to save, and waits until it has ended, though nobody may ask how."""
     with contextlib.suppress(ProcessLookupError):
-        os.kill(process, signal.SIGKILL)
-        for _ in range(200):
-            os.kill(process, 0)
-            time.sleep(0.02)
+        handle = os.pidfd_open(process)
+        try:
+            signal.pidfd_send_signal(handle, signal.SIGKILL)
+            select.select([handle], [], [], 4.0)
+        finally:
+            os.close(handle)
 
 
 def hostlist(text):
