@@ -289,6 +289,7 @@ def posterior(
         groups: Of each row, such as its source; each row by itself when None.
         step: By which a logarithm is moved for its slope: more than what rounding in the model hides.
     """
+    misses = _remembered(misses)
     start = misses(prior.at)
     counted = np.ones(len(start)) if weight is None else weight
     names = [str(row) for row in range(len(start))] if groups is None else list(groups)
@@ -301,6 +302,19 @@ def posterior(
         without[name], _ = _most_likely(misses, prior, spread, np.where(those, 0.0, counted), at, near=slopes)
         left_out[those] = misses(without[name])[those]
     return Posterior(at, np.sqrt(np.diag(np.linalg.inv(curvature))), without, left_out, prior)
+
+
+def _remembered(misses: Callable[[F], F]) -> Callable[[F], F]:
+    """The same, worked out once a place: a search asks for the cost, the misses and the slopes where it stands."""
+    known: dict[bytes, F] = {}
+
+    def found(x: F) -> F:
+        place = x.tobytes()
+        if place not in known:
+            known[place] = misses(x)
+        return known[place]
+
+    return found
 
 
 def _most_likely(
