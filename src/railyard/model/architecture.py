@@ -181,6 +181,7 @@ def attention_flops(model: Model, seq_len: int, *, causal: bool) -> float:
     return total
 
 
+@lru_cache(maxsize=1024)
 def model_flops_per_token(model: Model, seq_len: int, *, causal: bool = True, frozen: bool = False) -> float:
     """FLOPs that the model needs for one training token, forward and backward.
 

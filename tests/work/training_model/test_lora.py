@@ -18,7 +18,7 @@ from railyard.work.training.lora import adapters_of_layer, check_lora
 from railyard.work.training.memory import memory
 from railyard.work.training.offload import Offload
 from railyard.work.training.passes import layer_passes
-from railyard.work.training.stages import virtual_stages
+from railyard.work.training.stages import PipelineRanks, virtual_stages
 
 KNOWN = catalog.load()
 MODEL, DEVICE = KNOWN.model("llama-3.1-8b"), KNOWN.accelerator("h100-sxm")
@@ -53,6 +53,9 @@ def test_weights_of_adapters_by_hand():
     held = stage_parameters(job(Lora(rank=16)), stage)
     assert (held.trained_dense, held.trained_expert) == (32 * every, 0)
     assert held.dense == stage_parameters(job(), stage).dense == stage_parameters(job(), stage).trained_dense
+    plain = job(Lora(rank=16))  # side by side, too, each job has the adapters of its own software
+    both = PipelineRanks.of([plain, plain.replace(software=dataclasses.replace(SOFTWARE, fused_adapters=True))])
+    assert both.last.trained_dense.tolist() == [32 * every, 32 * fused]
 
 
 def test_frozen_products_have_no_gradient_of_their_weight():

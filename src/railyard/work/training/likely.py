@@ -57,8 +57,8 @@ def likely(training: Training, machine: Machine, left_out: Collection[str]) -> L
     """
     tried = [training.replace(layout=layout) for layout in _choices(training, left_out)] if left_out else []
     fit = with_least_recomputation(tried, machine.accelerator, may_recompute="recompute" in left_out)[0]
-    if not fit:
-        return Likely(training)
+    if len(fit) <= 1:
+        return Likely(fit[0] if fit else training)
     steps_s = estimate(fit, [machine] * len(fit)).step_s
     near = steps_s <= (1.0 + WORTH) * steps_s.min()
     stages = np.array([job.layout.vp for job in fit])

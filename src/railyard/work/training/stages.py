@@ -9,6 +9,7 @@ ends, which also hold embedding and head.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from railyard.catalog import Model
     from railyard.model.machine import F
     from railyard.work.training.columns import Columns
-    from railyard.work.training.spec import Layout, Training
+    from railyard.work.training.spec import Layout, Lora, Training
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,8 +177,9 @@ class RankColumns:
     @classmethod
     def of(cls, training: Training) -> RankColumns:
         """Every pipeline rank of one job, in order."""
-        model, layout = training.model, training.layout
-        return cls.of_table(np.array([[1.0, *_contents(rank, training)] for rank in rank_stages(model, layout)]))
+        of = training.model, training.layout
+        adapters = _adapters(training)
+        return cls.of_table(np.array([[1.0, *_contents(rank, *of, *adapters)] for rank in rank_stages(*of)]))
 
     @classmethod
     def of_table(cls, table: F) -> RankColumns:
@@ -225,31 +227,38 @@ class PipelineRanks:
 def _split(training: Training) -> tuple[object, ...]:
     layout = training.layout
     degrees = (layout.tp, layout.pp, layout.vp, layout.ep, layout.expert_tp)
-    return id(training.model), *degrees, layout.schedule == "dualpipe", training.lora
+    return id(training.model), *degrees, layout.schedule == "dualpipe", *_adapters(training)
 
 
-def _row(training: Training) -> list[float]:
-    model, layout = training.model, training.layout
+def _adapters(training: Training) -> tuple[Lora | None, bool]:
+    """The adapters of a job, and whether fused products share them."""
+    return training.lora, training.lora is not None and training.software.fused_adapters
+
+
+def _row(training: Training) -> tuple[float, ...]:
+    return _counts(training.model, training.layout, *_adapters(training))
+
+
+@lru_cache(maxsize=4096)
+def _counts(model: Model, layout: Layout, lora: Lora | None, fused: bool) -> tuple[float, ...]:
     ranks = rank_stages(model, layout)
     row: list[float] = []
     middle = max(ranks[1:-1], key=lambda rank: rank.layers, default=StageCounts(0, 0, embedding=False, head=False))
     for rank, count in ((ranks[0], len(ranks) > 1), (middle, max(0, len(ranks) - 2)), (ranks[-1], 1)):
-        row += [count, *_contents(rank, training)] if count else [0.0] * _WIDTH
+        row += [count, *_contents(rank, model, layout, lora, fused)] if count else [0.0] * _WIDTH
     dense = parameters.layer_moe_dense(model, layout) if model.experts else parameters.layer_dense(model, layout)
-    return [*row, dense, parameters.layer_expert(model, layout) if model.experts else 0.0]
+    return (*row, dense, parameters.layer_expert(model, layout) if model.experts else 0.0)
 
 
-def _contents(rank: StageCounts, training: Training) -> list[float]:
-    model, layout = training.model, training.layout
+def _contents(rank: StageCounts, model: Model, layout: Layout, lora: Lora | None, fused: bool) -> list[float]:
     plain = rank.layers - rank.moe_layers
     dense = plain * parameters.layer_dense(model, layout) + rank.moe_layers * parameters.layer_moe_dense(model, layout)
     dense += rank.embedding * parameters.embedding(model, layout) + rank.head * parameters.head(model, layout)
     expert = rank.moe_layers * parameters.layer_expert(model, layout)
     expert += rank.head * parameters.prediction_expert(model, layout)
     trained = [dense, expert]
-    if training.lora is not None:
-        fused = training.software.fused_adapters
-        each = [adapters_of_layer(model, layout, training.lora, experts=kind, fused=fused) for kind in (False, True)]
+    if lora is not None:
+        each = [adapters_of_layer(model, layout, lora, experts=kind, fused=fused) for kind in (False, True)]
         trained = [plain * each[0] + rank.moe_layers * each[1], 0.0]
     chunks = rank.first_chunk, rank.last_chunk
     return [rank.layers, rank.moe_layers, rank.embedding, rank.head, dense, expert, *trained, *chunks]
