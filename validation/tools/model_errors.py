@@ -28,6 +28,7 @@ from railyard_validation.serving.left_out import cases_of, quarter_of, source_of
 from railyard_validation.training.by_time import forecasts
 from railyard_validation.training.cases import read_cases
 from railyard_validation.training.fit import scored
+from railyard_validation.training.leave_out import published
 from railyard_validation.training.slowdowns import slowdowns
 
 if TYPE_CHECKING:
@@ -41,7 +42,6 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parents[2]
 DATA = ROOT / "validation" / "data"
 ROWS = DATA / "left_out.csv"
-TRAINING = ("runs.csv", "mlperf_v6.csv")
 SHIPPED = ROOT / "src/railyard/measure/data/model_errors.json"
 QUESTIONS = {
     "training": ("step",),
@@ -59,8 +59,8 @@ def of_training(known: Catalog) -> Iterator[Miss]:
 
 
 def _scored(known: Catalog) -> list[Case]:
-    tables = (DATA / "training" / name for name in TRAINING)
-    return [case for table in tables for case in read_cases(table, known)[0] if scored(case)]
+    newest = read_cases(DATA / "training" / "mlperf_v6.csv", known)[0]
+    return [case for case in [*published(known)[0], *newest] if scored(case)]
 
 
 def _step(forecast: Forecast, suffix: str) -> Miss:

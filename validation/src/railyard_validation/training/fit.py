@@ -134,16 +134,17 @@ def refitted(cases: Sequence[Case], known: Mapping[str, SoftwareProfile]) -> lis
     """
     shipped = {profiles.key_of(profile): profile for profile in profiles.all_profiles()}
     names = [field.name for field in dataclasses.fields(next(iter(shipped.values())))]
-    changed = []
-    for case in cases:
-        software = case.training.software
+    changed: dict[int, SoftwareProfile] = {}
+    for software in {id(case.training.software): case.training.software for case in cases}.values():
         key = profiles.key_of(software)
         own = {
             name: getattr(software, name) for name in names if getattr(software, name) != getattr(shipped[key], name)
         }
-        training = case.training.replace(software=dataclasses.replace(known[key], **own))
-        changed.append(dataclasses.replace(case, training=training))
-    return changed
+        changed[id(software)] = dataclasses.replace(known[key], **own)
+    return [
+        dataclasses.replace(case, training=case.training.replace(software=changed[id(case.training.software)]))
+        for case in cases
+    ]
 
 
 def _rounded(value: float) -> float:

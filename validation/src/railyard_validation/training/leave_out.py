@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from railyard.catalog import Catalog
-    from railyard_validation.training.cases import Case
+    from railyard_validation.training.cases import Case, Refused
 
 PUBLISHED = Path(__file__).parents[3] / "data/training/runs.csv"
 """The runs that constants are fitted on."""
@@ -51,6 +52,12 @@ def check(by: str) -> None:
         )
 
 
+@lru_cache(maxsize=1)
+def published(catalog: Catalog) -> tuple[list[Case], list[Refused]]:
+    """The published runs, and the rows that cannot be predicted; nobody may change them."""
+    return read_cases(PUBLISHED, catalog)
+
+
 def left_out(cases: Sequence[Case], by: str, catalog: Catalog) -> tuple[list[Case], list[str]]:
     """Every run under constants that were fitted without the part that it belongs to.
 
@@ -69,8 +76,7 @@ def left_out(cases: Sequence[Case], by: str, catalog: Catalog) -> tuple[list[Cas
         InputError: Runs cannot be parted by that.
     """
     check(by)
-    published, _ = read_cases(PUBLISHED, catalog)
-    small = smallest_scale(published)
+    small = smallest_scale(published(catalog)[0])
     found = fit(small, [PARTS[by](case) for case in small])
     everything = profiles.assemble(found.values)
     without = {part: profiles.assemble(values) for part, values in found.without.items()}
