@@ -196,7 +196,7 @@ class Registry(Generic[T]):
                 f"there is no {self.kind} `{name}`",
                 found=name,
                 allowed=self.names(),
-                hint=did_you_mean(name, self._records),
+                hint=did_you_mean(str(name), self._records),
                 unknown=True,
             )
         return self._records[name]

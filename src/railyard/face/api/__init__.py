@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +11,7 @@ from railyard.face.api.query import query
 from railyard.kit.errors import InputError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
     from railyard.measure.result.reading import Result
     from railyard.work.jobs.section import JobSection as Job
@@ -137,7 +138,8 @@ def compare(
         InputError: The scenario is invalid; names the place of every problem.
         SimulationError: The run cannot finish.
     """
-    changes = {**(overrides or {}), "compare": {"vary": {key: list(values) for key, values in vary.items()}}}
+    varied = {key: [values] if isinstance(values, str) else list(values) for key, values in vary.items()}
+    changes = {**(overrides or {}), "compare": {"vary": varied}}
     return execute(draft_of(scenario, changes), [], engine=engine, out=out, progress=progress)
 
 
@@ -220,9 +222,13 @@ def execute(
 def draft_of(scenario: str | Path | Mapping[str, Any] | Scenario, overrides: Mapping[str, Any] | None) -> Draft:
     from railyard.kit.schema import yaml
     from railyard.work.scenario import load as loading
+    from railyard.work.scenario.model import Scenario
 
-    if not isinstance(scenario, str | Path):
+    if isinstance(scenario, Mapping | Scenario):
         return loading.from_values(scenario, overrides)
+    if not isinstance(scenario, str | Path):
+        allowed = "a file, a mapping as in a file, or a `Scenario`"
+        raise InputError("this is no scenario", found=repr(scenario), allowed=allowed)
     draft = loading.load(scenario)
     changes = {
         key: yaml.from_plain(value, yaml.Mark(f"{key} given in Python")) for key, value in (overrides or {}).items()
