@@ -34,8 +34,6 @@ from railyard.kit.schema.quantity import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-_INT64 = 2**63 - 1
-
 
 def _reader(quantity: Quantity) -> Callable[[object], float]:
     def read(value: object) -> float:
@@ -116,7 +114,7 @@ def _printable(text: str) -> str:
 
 
 #: Strict plain values: pydantic's lax mode would take `true` for 1 and "12" for 12.
-Whole = Annotated[int, Strict(), Field(ge=-_INT64, le=_INT64)]
+Whole = Annotated[int, Strict()]
 Positive = Annotated[Whole, limits(1, 2**31 - 1)]
 Natural = Annotated[Whole, limits(0, 2**31 - 1)]
 Number = Annotated[float, Strict(), Field(allow_inf_nan=False)]
