@@ -11,11 +11,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
 from railyard.graph.request_table import joined
 from railyard.kit.errors import InputError
 from railyard.work.serving.arrivals import KINDS, Arrivals, Empirical, FixedLength, LogNormal, Pairs
 from railyard.work.serving.requests import RequestClass, Sessions, stream_synthetic, synthetic
+from railyard.work.serving.section import RequestsSection
 from railyard.work.serving.summary import autocorrelation, dispersion, gap_cv, repeated, scaled, summarize
 from railyard.work.serving.traces import read_trace
 
@@ -31,6 +33,16 @@ def test_renewal_arrivals_have_their_rate_and_burstiness(kind: str, cv: float) -
     assert requests.rate_per_s == pytest.approx(40, rel=4 * cv / math.sqrt(COUNT))
     assert gap_cv(requests.arrival_ps) == pytest.approx(cv, rel=0.05)
     assert dispersion(requests.arrival_ps, 10.0) == pytest.approx(cv**2, rel=0.2)  # tends to cv^2
+
+
+def test_drawn_requests_without_a_load_come_at_the_rate_of_all() -> None:
+    lengths = {"input": 100, "output": 10}
+    section = RequestsSection.model_validate({"rate": 7, "synthetic": lengths})
+    assert section == RequestsSection.model_validate({"rate": 7, "synthetic": {**lengths, "rate": 7}})
+    assert RequestsSection.model_validate({"rate": 7, "synthetic": {**lengths, "rate": 5}}).synthetic.rate == 5
+    for wrong in ({"rate": -7}, {}, {"rate": 7, "synthetic": {**lengths, "users": 3}}):
+        with pytest.raises(ValidationError):
+            RequestsSection.model_validate({"synthetic": lengths, **wrong})
 
 
 def test_fixed_arrivals_are_even() -> None:

@@ -1,7 +1,7 @@
 """The scenario's `workload.serving`: requests, the pools that answer them, and what counts as SLO attainment."""
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, Strict, model_validator
 from pydantic_core import PydanticCustomError
@@ -59,7 +59,9 @@ class SyntheticSection(Section):
         default="poisson",
         description="Process: `gamma` and `weibull` come in bursts by `cv`, `diurnal` follows the day, `on-off` stops.",
     )
-    rate: Decimal | None = Field(default=None, description="Requests a second; or `users`.", examples=[4])
+    rate: Decimal | None = Field(
+        default=None, description="Requests a second; or `users`; or the `rate` of `requests`.", examples=[4]
+    )
     users: Positive | None = Field(
         default=None,
         description="A closed loop in place of `rate`: so many start at once, each asks again when it is answered.",
@@ -110,6 +112,20 @@ class RequestsSection(Section):
     scale: Literal["compress", "superpose", "thin"] = Field(
         default="compress", description="How another load is made: faster time, more copies, fewer requests."
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _one_rate(cls, values: Any) -> Any:
+        """Drawn requests that state no load of their own come at the rate of the whole."""
+        drawn, rate = (values.get(key) if isinstance(values, dict) else None for key in ("synthetic", "rate"))
+        if (
+            not isinstance(drawn, dict)
+            or not isinstance(rate, int | float)
+            or not rate > 0
+            or {"rate", "users"} & set(drawn)
+        ):
+            return values
+        return {**values, "synthetic": {**drawn, "rate": rate}}
 
     @model_validator(mode="after")
     def _one_source(self) -> "RequestsSection":
