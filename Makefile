@@ -31,7 +31,7 @@ help:
 	@echo "make docs       build the documentation"
 	@echo "make fresh      fail when a generated page or the front-end bundle is stale"
 	@echo "make bench      the benchmarks; frontend: rebuild the bundle (needs Node)"
-	@echo "make wheel      build the wheels twice, equal to the byte, label them manylinux, and try one without a compiler"
+	@echo "make wheel      build the wheels, equal to the byte to what is installed, label them manylinux, and try one without a compiler"
 	@echo "make lock       write the hashes of the pinned packages; sbom: the CycloneDX document; audit: known vulnerabilities"
 	@echo "make release    what is released, in build/release; KEY=FILE signs it"
 
@@ -94,7 +94,9 @@ release: $(VENV)/.release
 	rm -rf build/release
 	$(BIN)/python tools/release.py build/release $(if $(KEY),--key $(KEY))
 
-wheel: release
+wheel: $(VENV)/.release
+	rm -rf build/release
+	$(BIN)/python tools/release.py build/release --core $$($(BIN)/python -c 'import railyard._core as core; print(core.__file__)')
 	tools/try-wheel build/release/railyard-*.whl
 
 lock: $(VENV)/.release

@@ -2,6 +2,7 @@
 
     make release                                     # into build/release
     .venv/bin/python tools/release.py OUT --key FILE    # the same, and signs SHA256SUMS with an SSH key
+    .venv/bin/python tools/release.py OUT --core FILE   # compiles once: FILE, compiled elsewhere, is the other build
 
 The second build lies at another path, takes the source archive of the first instead of the tree, and runs in another
 time zone, language, home and umask; neither uses a compiler cache. auditwheel labels the extension's wheel as
@@ -110,24 +111,35 @@ def member(archive: zipfile.ZipFile, name: str) -> tuple[object, ...]:
     return archive.read(name), about.date_time, about.external_attr, about.compress_type
 
 
-def built_twice(commit: Commit, place: Path) -> list[Path]:
-    """Return the files of the first build, equal to those of the second."""
+def built_twice(commit: Commit, place: Path, core: Path | None) -> list[Path]:
+    """Return the files of the second build, equal to those of the first.
+
+    With a core that was compiled before, the first build leaves the wheel of the extension out: that core must be the
+    one in the wheel of the second.
+    """
     one, two = place / "one", place / "another path" / "two"
     first = {**FIRST, "SOURCE_DATE_EPOCH": commit.epoch}
     second = {**SECOND, "SOURCE_DATE_EPOCH": commit.epoch, "HOME": str(place)}
     tree = exported(commit, place / "tree")
-    build(tree, one, ("--sdist", "--wheel"), first)
+    build(tree, one, ("--sdist",) if core else ("--sdist", "--wheel"), first)
     build(tree / "validation", one, ("--wheel",), first)
     again = exported(commit, place / "another path" / "tree")
     build(again, two, ("--sdist",), second, 0o077)
     source = unpacked(next(one.glob("railyard-*.tar.gz")), place / "another path" / "source")
     build(source, two, ("--wheel",), second, 0o077)
     build(again / "validation", two, ("--wheel",), second, 0o077)
-    files = sorted(one.iterdir())
-    unlike = [words for path in files if (words := differing(path, two / path.name))]
+    unlike = [words for path in sorted(one.iterdir()) if (words := differing(path, two / path.name))]
+    if core and core.read_bytes() != core_in(next(two.glob("railyard-*.whl"))):
+        unlike.append(f"{core}: it is not the core of the wheel; is it compiled from the commit?")
     if unlike:
         raise SystemExit("\n".join(unlike))
-    return files
+    return sorted(two.iterdir())
+
+
+def core_in(wheel: Path) -> bytes:
+    with zipfile.ZipFile(wheel) as archive:
+        (name,) = (name for name in archive.namelist() if name.startswith("railyard/_core.") and name.endswith(".so"))
+        return archive.read(name)
 
 
 def digest(path: Path) -> str:
@@ -173,6 +185,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("out", type=Path, help="an empty or new folder")
     parser.add_argument("--key", type=Path, help="an SSH key that signs SHA256SUMS")
+    parser.add_argument("--core", type=Path, help="the extension, compiled elsewhere from the same commit")
     asked = parser.parse_args()
     if asked.out.is_dir() and any(asked.out.iterdir()):
         raise SystemExit(f"{asked.out}: not empty")
@@ -180,7 +193,7 @@ def main() -> None:
     commit = Commit.head()
     print(f"builds {commit.name[:12]} twice", file=sys.stderr)
     with tempfile.TemporaryDirectory() as place:
-        written(commit, built_twice(commit, Path(place)), asked.out)
+        written(commit, built_twice(commit, Path(place), asked.core), asked.out)
     if asked.key:
         signed(asked.out, asked.key)
     print((asked.out / "SHA256SUMS").read_text(encoding="utf-8"), end="")
