@@ -3,7 +3,7 @@
 
 A simulated step on 8 GPUs is written as a trace, scaled, and compared with a direct run.
 
-Usage: validation/tools/scale_page.py [--ranks 8,64,1024] [--hta FOLDER] [--write]
+Usage: validation/tools/scale_validation_report.py [--ranks 8,64,1024] [--hta FOLDER] [--write]
 
 `--write` puts the page into docs/validation/scale.md and needs `--hta`, the folder `tests/data` of a checkout of
 facebookresearch/HolisticTraceAnalysis. Some minutes on one core.
@@ -66,7 +66,7 @@ A step is simulated on 8 H100 and written as traces of PyTorch's profiler (`rail
 Megatron-Core sizes them, max(40 M, 1 M a data-parallel rank) parameters; groups then have Megatron-Core's names.
 *Events*: the traces have `Stream Wait Event`; *times*: all waits are inferred. Both sides use the same network model,
 so the page tests the reading of traces and the scaling, and not how close the model is to GPUs: no measured step at
-another scale has been compared. Written by `validation/tools/scale_page.py`.
+another scale has been compared. Written by `validation/tools/scale_validation_report.py`.
 
 | layout | ranks | direct | by events | by times |
 |---|---|---|---|---|
