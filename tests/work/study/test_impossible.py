@@ -98,3 +98,16 @@ def test_what_is_checked_or_played_does_without_no_combination():
     draft = load.from_values(SCENARIO)
     with pytest.raises(InputError, match="unknown key `oversubscription`"):
         expand(draft, ["topology=leaf-spine,torus", "oversubscription=1:1,2:1"])
+
+
+def test_a_variant_called_as_a_fabric_that_it_does_not_have_says_so():
+    """A reader takes `uec` for Ultra Ethernet, whatever it runs."""
+    given = {
+        **SCENARIO,
+        "compare": {
+            "variants": [{"name": "uec"}, {"name": "roce"}, {"name": "scheduled", "set": {"fabric": "scheduled"}}]
+        },
+    }
+    result = study.run(load.from_values(given), engine="analytic", searched=False).result
+    said = [[note for note in one.warnings if "a variant sets nothing" in note] for one in result.variants]
+    assert said == [["it runs roce: the name of a variant sets nothing; add `set: {fabric: uec}`"], [], []]

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
+from railyard.cluster.fabric import fabrics
 from railyard.kit.errors import InputError, Refusals
 from railyard.kit.schema import yaml
 from railyard.kit.schema.yaml import Mark, Node, from_plain
@@ -192,6 +193,13 @@ class Variant:
     def bound(self) -> bool:
         """Whether its back-end cannot be bought."""
         return self.draft.scenario.cluster.back_end.spec().fabric.bound
+
+    def misnamed(self) -> list[str]:
+        """That it is called as a fabric and has another; nothing where it is not."""
+        own = self.draft.scenario.cluster.back_end.fabric.name
+        if self.name not in fabrics or self.name == own:
+            return []
+        return [f"it runs {own}: the name of a variant sets nothing; add `set: {{fabric: {self.name}}}`"]
 
 
 @dataclass(frozen=True)

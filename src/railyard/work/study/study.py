@@ -254,10 +254,14 @@ def _impossible(kind: AnyKind, variants: Sequence[Any], engine: str | None) -> l
 
 
 def _unusual(variant: Any, engine: str) -> list[str]:
+    from railyard.work.scenario.load import Variant
+
     draft: Draft | None = getattr(variant, "draft", None)
     if draft is None:
         return []
-    return [*calibrations(draft), *(problem.headline() for problem in (*draft.unusual, *draft.ignored(engine)))]
+    misnamed = variant.misnamed() if isinstance(variant, Variant) else []
+    problems = (*draft.unusual, *draft.ignored(engine))
+    return [*misnamed, *calibrations(draft), *(problem.headline() for problem in problems)]
 
 
 def _faultless(kind: AnyKind, variants: Sequence[Any]) -> Sequence[Any]:
