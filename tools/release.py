@@ -191,13 +191,13 @@ def main() -> None:
         raise SystemExit(f"{asked.out}: not empty")
     asked.out.mkdir(parents=True, exist_ok=True)
     commit = Commit.head()
-    print(f"builds {commit.name[:12]} twice", file=sys.stderr)
+    print(f"builds {commit.name[:12]} {'once' if asked.core else 'twice'}", file=sys.stderr)
     with tempfile.TemporaryDirectory() as place:
         written(commit, built_twice(commit, Path(place), asked.core), asked.out)
     if asked.key:
         signed(asked.out, asked.key)
     print((asked.out / "SHA256SUMS").read_text(encoding="utf-8"), end="")
-    print(f"{asked.out}: two builds, equal to the byte", file=sys.stderr)
+    print(f"{asked.out}: equal to the byte to {asked.core or 'a second build'}", file=sys.stderr)
 
 
 if __name__ == "__main__":
