@@ -267,7 +267,7 @@ class Hardware:
         return self.ranks // self.per_server
 
     def misplaced(self, fabric: Fabric, catalog: Catalog) -> Iterator[str]:
-        """That the NICs cannot order the packets of a fabric, and what the maker's cheapest that can would cost."""
+        """A remark if the NICs cannot reorder the fabric's packets, with the price of the maker's cheapest that can."""
         if fabric.placed_by(self.nic):
             return
         found = map(catalog.nic, catalog.names("nics"))

@@ -20,7 +20,7 @@ TWIN = 2
 
 
 def plugs(plan: NetworkPlan) -> list[dict[Cable, NDArray[np.int64]]]:
-    """Of each tier its modules, lasers, or ends of cables: for each part the nodes in which its pieces are.
+    """For each tier and each part (module, laser or end of a cable), the nodes that hold its pieces.
 
     An end has a module of its own, or one with the other link of a shared cage. A cage with links of two tiers counts
     for the first of them. Links that share a cable count once.

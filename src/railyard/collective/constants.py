@@ -165,8 +165,9 @@ class LogConstants:
     """The constants, in us, GB/s and bytes; shares and factors of 1."""
 
     ampere_hop: float = 1.88
-    """On NCCL's time of a step inside a domain, for Volta and Ampere, whose links and SMs are slower than those of the
-    Hopper it was tuned on: 32 A100 on four servers 55 us; from 16 to 64 MiB 8 A100 are 40 to 60 us above it."""
+    """Factor on NCCL's time of a step inside a domain, for Volta and Ampere: their links and SMs are slower than
+    those of the Hopper it was tuned on: 32 A100 on four servers 55 us; from 16 to 64 MiB 8 A100 are 40 to 60 us
+    above it."""
 
     blackwell_hop: float = 2.3
     """The same for Blackwell's LL and LL128 and for its synchronisation of in-switch reduction: 16 us for 7 steps

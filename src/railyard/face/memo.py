@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from railyard.work.study.memo import DecisionMemo, LossChart
 
 COLOURS = ("#c4161c", "#d55e00", "#e0a100", "#7a56c2", "#b8387a", "#3b6fd4", "#4d8f5b", "#667085")
-"""Of parts of bars, the largest first; the last for all further ones."""
+"""Colours of the parts of a bar, the largest part first; all parts beyond the list get the last."""
 SECTIONS = ("What would change this", "How far to believe it", "Assumptions")
 _BAR = 40
 """Characters of the longest bar in Markdown."""

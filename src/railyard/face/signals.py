@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 LEAST_BYTES = 1_100_000_000
-"""Of address space, in which a scenario of 16 accelerators runs on two cores (measured; most of it is the stacks and
+"""Least address space: a scenario of 16 accelerators runs in it on two cores (measured; most of it is the stacks and
 arenas that threads of libraries reserve and never touch)."""
 
 SIGNS = ("failed to spawn thread", "can't start new thread", "not enough memory", "Cannot allocate memory")

@@ -84,7 +84,7 @@ class GraphCopies:
 
     @cached_property
     def _places(self) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-        """Of each task of the whole graph its copy, the last if it is shared, and its task of `graph`."""
+        """For each task of the whole graph, its copy (the last if it is shared) and its task of `graph`."""
         own, before = self.own.astype(np.int32), np.cumsum(self.own) - self.own
         at = np.arange(self.widths.sum(), dtype=np.int32)
         at -= np.repeat((np.cumsum(self.widths) - self.widths).astype(np.int32), self.widths)

@@ -63,9 +63,9 @@ class Limit:
 
 
 FRAME_SHARE = 0.125
-"""Of a frame of 64 octets by itself, eight of which are a codeword: frame loss is (1 + 8 x) / 8 of codeword loss with x
-interleaved, which are 2 at 200 and 400 Gb/s and 4 at 800 ("FEC FLR support in SONiC", 0.2, 2025, after IEEE 802.3df's
-logic ad hoc, opsasnick_3df_logic_220630a)."""
+"""Share of codeword loss for a lone frame of 64 octets, eight of which are a codeword: frame loss is (1 + 8 x) / 8 of
+codeword loss with x interleaved, which are 2 at 200 and 400 Gb/s and 4 at 800 ("FEC FLR support in SONiC", 0.2, 2025,
+after IEEE 802.3df's logic ad hoc, opsasnick_3df_logic_220630a)."""
 
 SHORT_BITS, LONG_BITS = 5280, 5440
 """Bits that RS(528,514) and RS(544,514) add."""
@@ -165,8 +165,8 @@ WRITE_BYTES = 8 << 20
 """Message size of ib_write_bw: large enough that only the link sets the rate."""
 
 WRITE_LEAST = 0.98
-"""Of a link's payload rate. Logs have 0.997 to 1.001 of it (HDR 200, EFA 200), OCI's own floor for 400 Gb/s ports is
-0.992 (384 Gb/s); a lossy, untuned ConnectX-5 had 0.955."""
+"""Share of a link's payload rate. Logs have 0.997 to 1.001 of it (HDR 200, EFA 200), OCI's own floor for 400 Gb/s ports
+is 0.992 (384 Gb/s); a lossy, untuned ConnectX-5 had 0.955."""
 
 
 def planned(plan: CablingPlan, progress: Callable[[str, float], None], system: str = "sonic") -> list[Test]:

@@ -71,7 +71,7 @@ class PlannedHardware:
 
     @cached_property
     def digest(self) -> str:
-        """Of its bill, its links and all that was asked for but oversubscription: equal where the same is built."""
+        """Digest of its bill, its links and the request without oversubscription: equal where the same is built."""
         links = self.cluster.links
         asked = _RATIO.sub("", repr((self.cluster.spec, self.cluster.placement, self.parts, links.tiers)))
         found = hashlib.blake2b(asked.encode(), digest_size=16)

@@ -323,7 +323,7 @@ def axes_of(space: DesignSpace, point: int) -> dict[str, str]:
 
 
 def best_by_axis(planned: PlannedDesigns) -> Iterator[tuple[str, str, int]]:
-    """Of each axis with several values: the axis, each value, and the best point that may be chosen with it."""
+    """For each axis with several values: the axis, each value, and the best eligible point with that value."""
     points = good(planned)
     ran = [point for point in points if planned.ran(point)] or points
     order = np.lexsort(values(planned, points).T[::-1]).tolist()

@@ -132,7 +132,7 @@ def _closed(bench: DesignBench, point: int, demand: int, exclude: frozenset[str]
 
 
 def _digest(job: ServingJob) -> bytes:
-    """Of all that the closed form of requests depends on: designs with the same answer alike, whatever they cost.
+    """Digest of what the closed form of requests depends on: equal for designs of the same answer, whatever they cost.
 
     Links are a part of it where keys and values go over them; fabrics and topologies often differ in nothing else.
     """

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 _PRODUCTS = ("aten::mm", "aten::addmm", "aten::bmm", "aten::_scaled_mm")
 _GROUPED = re.compile(r"(?:^aten::_(?:scaled_)?grouped_mm$|^_GroupedLinear$|^GroupedGemm$)")
-"""Of PyTorch, of Transformer Engine (an operand an expert), and of the package `grouped_gemm`."""
+"""Grouped products of PyTorch, of Transformer Engine (an operand an expert), and of the package `grouped_gemm`."""
 _WANTED = re.compile(
     rb'"(?:_GroupedLinear|GroupedGemm|aten::(?:mm|addmm|bmm|_grouped_mm|_scaled_mm|_scaled_grouped_mm|_scaled_dot_product_\w+)|nccl:\w+|\[memory\])"|"ProfilerStep#'
 )

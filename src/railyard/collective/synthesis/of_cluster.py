@@ -99,7 +99,7 @@ class _Nodes:
         self.network = len(members) + cluster.scale_up.domains
 
     def of(self, cluster: Cluster, node: Ints) -> Ints:
-        """Of ranks and scale-up switches."""
+        """Numbers here of the cluster's ranks and scale-up switches."""
         inside = node < cluster.ranks
         return np.where(inside, self.rank[np.where(inside, node, 0)], self.switches + node - cluster.ranks)
 

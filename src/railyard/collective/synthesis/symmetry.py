@@ -319,7 +319,7 @@ def _extended(network: LinkNetwork, image: Ints, order: int, worth: dict[int, in
 
 
 def _turned(node: Ints, alike: list[Ints], order: int, worth: dict[int, int]) -> tuple[Ints, dict[int, int]]:
-    """With a digit of switches that stand for one another turned; and what their next digits are worth."""
+    """The node with the digit of interchangeable switches rotated, and the worth of their next digits."""
     turned, used = node.copy(), {}
     for members in alike:
         first = int(members.min())

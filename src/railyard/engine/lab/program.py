@@ -150,7 +150,7 @@ def _message(
 PS = 1e-12
 
 PIECE_S = 0.004
-"""Of a NIC's link, what a piece of a message takes: long against the turns of processes on few cores (a millisecond or
+"""Time that a piece of a message takes on a NIC's link: long against the time slices of few cores (a millisecond or
 two), short against a step of a ring of 4 MiB over 8 ranks at 500 Mb/s (8 ms)."""
 
 

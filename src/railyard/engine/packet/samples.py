@@ -120,7 +120,7 @@ class Occasions:
         return _turns(self.kind, self.first_ps)
 
     def chosen(self, most: int) -> SampledStep:
-        """With so many of each kind."""
+        """The step with at most `most` samples of each kind."""
         simulated = self.simulated(most)
         skipped = np.zeros(len(self.took_ps), np.bool_)
         skipped[self.tasks] = np.repeat(~simulated, np.diff(self.ptr))

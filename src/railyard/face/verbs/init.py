@@ -54,7 +54,7 @@ def init(file: Annotated[Path | None, typer.Argument(metavar="FILE", help="The f
 EXAMPLES = next(
     folder for above in (2, 4) if (folder := Path(__file__).parents[above] / "examples").is_dir() or above == 4
 )
-"""In a wheel below the package, in a clone of the project at its root."""
+"""The examples lie inside the package in a wheel, and at the root of a clone."""
 
 
 def about(example: Path) -> str:

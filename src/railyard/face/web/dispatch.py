@@ -124,7 +124,7 @@ TERMINATED = 128 + signal.SIGTERM
 
 
 class Dispatcher:
-    """Of several server processes over one folder, one at a time dispatches; the next takes over when it ends."""
+    """Starts jobs. One server process of a folder dispatches at a time; another takes over when it ends."""
 
     def __init__(self, settings: ServerSettings, journal: JobJournal) -> None:
         self.settings = settings

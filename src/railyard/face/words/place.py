@@ -137,7 +137,7 @@ def _span(seconds: float) -> str:
 
 
 def plain(found: PlacedTable | Advised | PlayedWorkloads) -> Any:
-    """As `--json` prints it: of a table one list of names a job, empty where it waits, in the order of the table."""
+    """The output of `--json`: for a table, a list of node names for each job in order, empty where it waits."""
     if isinstance(found, PlacedTable):
         names = found.tree.names
         return [[] if one.nodes is None else [names[node] for node in one.nodes] for one in found.jobs]

@@ -195,7 +195,7 @@ class Variant:
         return self.draft.scenario.cluster.back_end.spec().fabric.bound
 
     def misnamed(self) -> list[str]:
-        """That it is called as a fabric and has another; nothing where it is not."""
+        """A remark if its name is a fabric that it does not run; empty otherwise."""
         own = self.draft.scenario.cluster.back_end.fabric.name
         if self.name not in fabrics or self.name == own:
             return []

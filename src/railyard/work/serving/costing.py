@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
 
 _OWN_BYTES = 2.0
-"""Of a weight of a drafter with weights of its own: published heads are in 16 bits."""
+"""Bytes of a weight of a drafter with weights of its own: published heads are in 16 bits."""
 
 _LEAST_CONTEXT = 2048.0
 """Tokens of a sequence for which a replica has room at least."""

@@ -221,7 +221,7 @@ def _taxed(result: Result, best: StepVariant) -> str:
 
 
 def _layouts(result: Result) -> str:
-    """That `auto` chose several layouts, the first two by what differs in them; empty if it chose one or none."""
+    """A sentence on the layouts that `auto` chose, and how the first two differ; empty if it chose at most one."""
     chosen = [one for one in compared(result) if isinstance(one, TrainingVariant) and one.layouts]
     other = next((one for one in chosen if one.layout != chosen[0].layout), None)
     if other is None:

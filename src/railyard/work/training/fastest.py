@@ -283,7 +283,7 @@ class Fastest:
         return self.tried[0].training
 
     def _led(self) -> list[Training]:
-        """Of a bound the job of the fastest product of earlier variants; empty for a product, and without one."""
+        """For a bound, the job of the fastest earlier product; empty for a product or where there is none."""
         products = [one for one in self.earlier if one.base is not None and not one.base.is_bound]
         if self.base is None or not self.base.is_bound:
             return []

@@ -212,7 +212,7 @@ class PipelineRanks:
         return self.first, self.middle, self.last
 
     def most(self, *names: str) -> tuple[F, ...]:
-        """Of each column the largest of the three."""
+        """For each column, the largest of the three kinds of stages."""
         return tuple(np.max([getattr(kind, name) for kind in self.kinds], axis=0) for name in names)
 
     @classmethod

@@ -246,7 +246,7 @@ class Around:
         return Around(law_of(job.cluster.accelerator), job.cluster.ranks, job.training.layout.micro_batches)
 
     def quantile(self, samples_s: Sequence[float], quantile: float) -> float:
-        """That quantile of steps of which each sample is as likely as the others."""
+        """The quantile of steps whose samples are equally likely."""
         steps = sorted(set(samples_s))
         reached = [step + self.law.delay_s(quantile, self.ranks, step, self.micro_batches) for step in steps]
 

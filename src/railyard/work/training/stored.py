@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
 
 CIPHER_CORE_BPS: Final = {"none": float("inf"), "aes-128-gcm": AES_CORE_BPS, "aes-256-gcm": 49e9}
-"""Of one core. AES-256: OpenSSL 3.0.19, `openssl speed -evp aes-256-gcm -bytes 1048576`, a core of a server Xeon with
-VAES: 48.5 to 51.6 Gb/s in four runs on a busy machine (2026)."""
+"""Rate of one core. AES-256: OpenSSL 3.0.19, `openssl speed -evp aes-256-gcm -bytes 1048576`, a core of a server
+Xeon with VAES: 48.5 to 51.6 Gb/s in four runs on a busy machine (2026)."""
 CHECKSUM_CORE_BPS: Final = {"none": float("inf"), "crc32c": 45e9, "xxh3": 185e9, "sha-256": 15.6e9}
-"""Of one core, the same machine: google-crc32c 42 to 49 Gb/s, xxhash's XXH3-128 173 to 203 (nine runs of 64 MiB each),
-`openssl speed -evp sha256` with SHA-NI 15.6."""
+"""Rate of one core of the same machine: google-crc32c 42 to 49 Gb/s, xxhash's XXH3-128 173 to 203 (nine runs of 64 MiB
+each), `openssl speed -evp sha256` with SHA-NI 15.6."""
 
 
 def cores_bps(saved: Checkpoint) -> float:

@@ -217,7 +217,7 @@ def wanted(boots: Sequence[Boot], *, six: bool) -> set[Given]:
 
 
 def said(text: str, *, six: bool) -> set[Given]:
-    """Of a file."""
+    """The reservations of a file."""
     top = json.loads(text)["Dhcp6" if six else "Dhcp4"]
     tests = {row["name"]: row["test"] for row in top.get("client-classes", [])}
     out: set[Given] = set()

@@ -107,8 +107,8 @@ SURE = 0.75
 """Least confidence, against all other parts, at which one is named."""
 
 EXPLAINED, POINTED = (0.6, 0.3), 0.5
-"""Of the time that communications over it lost, what a part must give back to be named; the second where counters point
-at it by `POINTED` or more: how much a part costs differs by engine more than which it is."""
+"""Share of the time lost by communications over a part that it must explain to be named. The second applies where
+counters point at it by `POINTED` or more: engines agree on which part it is better than on how much it costs."""
 
 TEMPERATURE = 2.0
 """Divisor of differences of likelihood: communications of one step are not independent."""

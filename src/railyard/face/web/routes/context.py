@@ -80,7 +80,7 @@ _SESSION_S = 30 * 86_400
 
 @router.get("/health", response_model=Health)
 async def health(request: Request) -> Response:
-    """That the server answers, and how busy it is; needs no token."""
+    """Shows that the server answers, and how busy it is; needs no token."""
     server: ServerState = request.app.state.server
     return Response(server.status.health(), media_type="application/json")
 

@@ -252,7 +252,7 @@ class TopologyRoom:
         return found
 
     def tightest(self, level: int, order: list[int], room: NDArray[np.int64], wanted: int, leaders: int) -> int:
-        """Of the most preferred groups the one with the least sufficient room, the first of equals; else the first."""
+        """The group with the least sufficient room among the most preferred, the first of equals; else the first."""
         if self.ask.by_score:
             best = self.score[level][order[0]]
             end = next((place for place, group in enumerate(order) if self.score[level][group] != best), len(order))

@@ -142,7 +142,7 @@ class QuantizedDispatch(Dispatch):
 
 
 class Scheduling(Technique):
-    """In which order and pieces gradients are sent."""
+    """The order and the pieces in which gradients are sent."""
 
     @property
     @abstractmethod
