@@ -292,9 +292,8 @@ def packet(
             if path is not None and not request.quiet:
                 say(f"wrote {path}")
 
-    return Reply(
-        found, show, found.to_json, words.flows_sentence(found), notes=() if request.quiet else words.unfinished(found)
-    )
+    notes = () if request.quiet else words.packet_notes(found)
+    return Reply(found, show, found.to_json, words.flows_sentence(found), notes=notes)
 
 
 def _page(result: Result, path: Path) -> None:

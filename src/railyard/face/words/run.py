@@ -101,6 +101,14 @@ def settings_of(base: PacketSettings, link_rate: str | None, sets: Sequence[str]
         raise InputError.many([*(one for one in error.problems if one.key == "--set"), *named]) from None
 
 
+def packet_notes(report: PacketReport) -> list[str]:
+    """Flows that did not finish, and the one that others slow most."""
+    from railyard.work.traffic.slowed import slowed_sentence
+
+    slowed = slowed_sentence(report.played)
+    return [*unfinished(report), *([] if slowed is None else [slowed])]
+
+
 def unfinished(report: PacketReport) -> list[str]:
     """Flows that did not finish."""
     never, found = report.never, []

@@ -49,6 +49,7 @@ class PacketReport:
         peak_rss_mb: Most memory of the process, in 2^20 bytes.
         left_out: What the model and the reading of the files left out.
         probed: What was sampled: `queues`, `flows`, `storm`, `reorder` as the report draws them.
+        played: The run, which can be made again.
     """
 
     tree: HtsimTree
@@ -60,6 +61,7 @@ class PacketReport:
     peak_rss_mb: float
     left_out: tuple[str, ...]
     probed: Probed
+    played: PacketRun
 
     @property
     def packets(self) -> dict[str, int]:

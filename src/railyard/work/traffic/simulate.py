@@ -223,6 +223,7 @@ def run(given: TrafficRun, *, progress: Callable[[int, int], None] | None = None
         peak_rss_mb=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / _MIB,
         left_out=(*given.preset.left_out, *trace.left_out, *trace.lacks),
         probed=probed,
+        played=played,
     )
 
 
