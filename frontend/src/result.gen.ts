@@ -144,6 +144,8 @@ export interface CapexFigures {
   total_usd: Band;
   /** all of it over the accelerators, USD */
   per_gpu_usd: Band;
+  /** what NICs that place packets as the back-end fabric needs would cost more, typical, USD; not in `total_usd`; absent where the NICs do, or the catalogue has none of their maker that does */
+  fitting_nics_usd?: number;
 }
 
 /** One cause of a time. */

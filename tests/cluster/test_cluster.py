@@ -130,9 +130,10 @@ def test_a_nic_is_no_faster_than_its_share_of_pcie():
 def test_nics_that_cannot_order_the_packets_of_a_fabric_are_noted(fabric, nic, said):
     """Sixteen NICs of $1.7k, where those of $2.5k can; credits and hashed flows keep the order."""
     network = NetworkSpec(LeafSpine(), FabricSpec(fabric))
-    found = build(ClusterSpec(16, "hgx-h100", network, overrides={"server": {"nic": nic}}), KNOWN).remarks
-    assert len(found) == bool(said)
-    assert said in " ".join(found)
+    found = build(ClusterSpec(16, "hgx-h100", network, overrides={"server": {"nic": nic}}), KNOWN)
+    assert len(found.remarks) == bool(said)
+    assert said in " ".join(found.remarks)
+    assert found.fitting_nics_usd == (16 * 800 if "more" in said else None)
 
 
 def test_all_networks_are_exchanged_by_identity():

@@ -70,11 +70,12 @@ def test_the_first_screen_of_the_report_is_the_memo(run):
 
 
 def test_a_purchase_is_the_first_row_and_its_bill(run):
-    """Capital and power of the table are those of the line; the two fabrics cost the same to build."""
+    """Capital and power of the table are those of the line; uec needs 16 NICs that cost $800 more, each."""
     memo = _memo_of(run.folder)
     first = memo.table[1]
-    assert memo.purchase.startswith(f"Buy: {first[0]}, {first[2]} of capital, {first[3]}.")
-    assert memo.purchase.endswith(f" {memo.table[2][0]}, the next, is the same.")
+    assert first[0] == "roce"
+    assert memo.purchase.startswith(f"Buy: {first[0]}, {first[2]} of capital, {first[3]}, the cheapest to build ")
+    assert memo.purchase.endswith("$12.8k less to build than uec, the next: NICs that the fabric needs -$12.8k.")
 
 
 def test_a_memo_names_cluster_and_work_but_not_what_variants_change(run):
@@ -91,11 +92,12 @@ def test_a_memo_names_cluster_and_work_but_not_what_variants_change(run):
     assert whole == "256 accelerators in hgx-h100; llama-3-70b, 2 T tokens"
 
 
-def bill(capital, **parts):
-    """A capital of the rest and parts given as dollars and count."""
+def bill(capital, *, fitting=None, **parts):
+    """A capital of the rest and parts given as dollars and count, and what NICs that fit would cost more."""
     parts = {"accelerators": (capital - sum(usd for usd, _ in parts.values()), 64), **parts}
     rows = [SimpleNamespace(name=name, typical_usd=usd, count=count) for name, (usd, count) in parts.items()]
-    capex = SimpleNamespace(components=rows, total_usd=SimpleNamespace(typical=capital))
+    total = SimpleNamespace(typical=capital)
+    capex = SimpleNamespace(components=rows, total_usd=total, fitting_nics_usd=fitting)
     return SimpleNamespace(capex=capex, power=SimpleNamespace(total_w=SimpleNamespace(typical=2e6)))
 
 
@@ -123,6 +125,20 @@ def test_the_bill_of_the_purchase_is_compared_with_the_next_one(difference, lead
     ]
     said = purchase(SimpleNamespace(verdict=verdict, variants=variants))
     assert said == f"{begins}It costs $1.00M less to build than b, the next: switches -$1.00M (20, not 30)."
+
+
+def test_a_variant_whose_nics_do_not_fit_is_not_the_cheapest_to_build():
+    """$9M and $1.5M for NICs that its fabric needs are $0.5M more than the $10M of the other."""
+    rows = [SimpleNamespace(difference=0.01, band=0.08, tied=True)]
+    verdict = SimpleNamespace(leading="a", ranking=("a", "b"), ties=("b",), differences=rows, same=())
+    variants = [
+        SimpleNamespace(name="a", bill=bill(9e6, fitting=1.5e6, switches=(3e6, 20))),
+        SimpleNamespace(name="b", bill=bill(10e6, switches=(4e6, 30))),
+    ]
+    assert purchase(SimpleNamespace(verdict=verdict, variants=variants)) == (
+        "Buy: b, $10.0M of capital, 2.00 MW, the cheapest to build of the 2 that are equal. It costs $500k less to build"
+        " than a, the next: NICs that the fabric needs -$1.50M, switches +$1.00M (30, not 20)."
+    )
 
 
 def test_what_only_the_purchase_is_warned_of_stands_in_its_line():

@@ -268,18 +268,30 @@ class Hardware:
 
     def misplaced(self, fabric: Fabric, catalog: Catalog) -> Iterator[str]:
         """A remark if the NICs cannot reorder the fabric's packets, with the price of the maker's cheapest that can."""
-        if fabric.placed_by(self.nic):
+        best, usd = self._fitting(fabric, catalog), self.fitting_nics_usd(fabric, catalog)
+        if best is self.nic:
             return
-        found = map(catalog.nic, catalog.names("nics"))
-        like = [nic for nic in found if _kind(nic) == _kind(self.nic) and fabric.placed_by(nic)]
-        best = min(like, key=lambda nic: nic.price_usd.typical, default=None)
         instead = f"; the catalogue has none of {self.nic.vendor} that does"
-        if best is not None:
-            usd = (best.price_usd.typical - self.nic.price_usd.typical) * self.nics * self.servers
+        if best is not None and usd is not None:
             more = f"{format_money(abs(usd))} {'more' if usd > 0 else 'less'}"
             instead = f"; {best.name} does, for {more} (`cluster.overrides.server.nic`)"
         where = "InfiniBand" if "infiniband" in fabric.families else "Ethernet"
         yield f"{self.nic.name} does not place packets out of order on {where}, as this fabric needs{instead}"
+
+    def fitting_nics_usd(self, fabric: Fabric, catalog: Catalog) -> float | None:
+        """What NICs that order the packets of a fabric would cost more, USD; None if these do, or none is known."""
+        best = self._fitting(fabric, catalog)
+        if best is None or best is self.nic:
+            return None
+        return (best.price_usd.typical - self.nic.price_usd.typical) * self.nics * self.servers
+
+    def _fitting(self, fabric: Fabric, catalog: Catalog) -> Nic | None:
+        """The NIC if it orders the packets of a fabric, else its maker's cheapest that does; None without one."""
+        if fabric.placed_by(self.nic):
+            return self.nic
+        found = map(catalog.nic, catalog.names("nics"))
+        like = [nic for nic in found if _kind(nic) == _kind(self.nic) and fabric.placed_by(nic)]
+        return min(like, key=lambda nic: nic.price_usd.typical, default=None)
 
     @property
     def idle(self) -> int:

@@ -124,6 +124,11 @@ class Cluster:
         """Notes that a reader of its results needs."""
         return (*self.plans["back_end"].host.remarks, *self.hardware.misplaced(self.fabric, self.catalog))
 
+    @property
+    def fitting_nics_usd(self) -> float | None:
+        """What NICs that order the packets of the back-end's fabric would cost more, USD; None if these do."""
+        return self.hardware.fitting_nics_usd(self.fabric, self.catalog)
+
     def arranged(self, order: NDArray[np.int32]) -> Cluster:
         """The same machine with accelerators renumbered; links and networks are shared.
 

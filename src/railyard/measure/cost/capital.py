@@ -172,8 +172,13 @@ class Capex:
         """Price of one component; zero if the cluster has none."""
         return total(line.price_usd for line in self.lines if line.name == name)
 
-    def section(self) -> CapexFigures:
-        """The result's `capex`."""
+    def section(self, fitting_nics_usd: float | None = None) -> CapexFigures:
+        """The result's `capex`.
+
+        Args:
+            fitting_nics_usd: What NICs that suit the fabric would cost more, USD; None: these do.
+        """
+        fitting = {} if fitting_nics_usd is None else {"fitting_nics_usd": fitting_nics_usd}
         rows = (
             CapexComponent(
                 name=line.name,
@@ -188,6 +193,7 @@ class Capex:
             components=tuple(rows),
             total_usd=band_of(self.total_usd),
             per_gpu_usd=band_of(self.per_accelerator_usd),
+            **fitting,
         )
 
 

@@ -170,6 +170,13 @@ class CapexFigures(Figures):
     components: tuple[CapexComponent, ...] = Field(min_length=1, description="they add up to `total_usd`")
     total_usd: Band = Field(description="all of it, USD")
     per_gpu_usd: Band = Field(description="all of it over the accelerators, USD")
+    fitting_nics_usd: float | None = Field(
+        default=None,
+        description=(
+            "what NICs that place packets as the back-end fabric needs would cost more, typical, USD; not in"
+            " `total_usd`; absent where the NICs do, or the catalogue has none of their maker that does"
+        ),
+    )
 
     @model_validator(mode="after")
     def _sum(self) -> Self:

@@ -163,7 +163,7 @@ def measure(job: ServingJob, run: Record, unlimited: tuple[Served, Served]) -> M
         trials=(),
         cpmt=cost.section(),
         power=cost.power.deployment_section(),
-        capex=cost.capex.section(),
+        capex=cost.capex.section(job.cluster.fitting_nics_usd),
         capacity=None,
         pareto=(),
         **_died(job, run),

@@ -31,6 +31,8 @@ _MOST_PARTS = 3
 """Parts of a bill that the line names."""
 _MOST_OWN = 2
 """Warnings that the line names."""
+_FITTING = "NICs that the fabric needs"
+"""A part that no bill contains: the NICs are priced as they were given."""
 _LEAST = 0.0005
 """Smaller differences, as a share of the capital, are not named."""
 
@@ -86,13 +88,13 @@ def price_table(variants: Sequence[V], heading: str, cell: Callable[[V], str]) -
 
 
 def recommended(result: Result) -> str | None:
-    """The variant to buy: of those equal within error the cheapest to build; None without a choice."""
+    """The variant to buy: of those equal within error the cheapest to build with NICs that fit; None without a choice."""
     verdict = result.verdict
     if verdict is None or verdict.leading is None or len(verdict.ranking) < 2:
         return None
     if believed.undecided(result):
         return verdict.leading
-    capital = {one.name: one.bill.capex.total_usd.typical for one in result.variants if one.bill is not None}
+    capital = {one.name: _fitted(one.bill.capex) for one in result.variants if one.bill is not None}
     equal = [name for name in (verdict.leading, *verdict.ties) if name in capital]
     return min(equal, key=capital.__getitem__) if equal else verdict.leading
 
@@ -129,9 +131,14 @@ def _sum(bill: Bill) -> str:
     return f"{numbers.dollars(bill.capex.total_usd.typical)} of capital, {numbers.power(bill.power.total_w.typical)}"
 
 
+def _fitted(capex: CapexFigures) -> float:
+    """The typical capital, with what NICs cost more that place packets as the fabric needs, USD."""
+    return capex.total_usd.typical + (capex.fitting_nics_usd or 0.0)
+
+
 def _difference(capex: CapexFigures, other: CapexFigures, name: str) -> str:
     """How the capital differs, with the parts that differ most."""
-    more = capex.total_usd.typical - other.total_usd.typical
+    more = _fitted(capex) - _fitted(other)
     parts = list(_parts(capex, other))
     if not parts:
         return f"The bill of {name}, the next, is the same."
@@ -146,6 +153,7 @@ def _parts(capex: CapexFigures, other: CapexFigures) -> Iterator[str]:
         name: sum(sign * rows[name].typical_usd for sign, rows in ((1, mine), (-1, theirs)) if name in rows)
         for name in mine | theirs
     }
+    usd[_FITTING] = (capex.fitting_nics_usd or 0.0) - (other.fitting_nics_usd or 0.0)
     for name in sorted(usd, key=lambda name: -abs(usd[name])):
         if abs(usd[name]) >= _LEAST * capex.total_usd.typical:
             here, there = (rows[name].count if name in rows else 0 for rows in (mine, theirs))

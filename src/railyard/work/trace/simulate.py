@@ -82,7 +82,7 @@ def measure(simulated: SimulatedTrace) -> MeasuredVariant[TraceVariant]:
         lockstep=lockstep(decomposition),
         jct=None,
         power=cost.power.section(),
-        capex=cost.capex.section(),
+        capex=cost.capex.section(job.cluster.fitting_nics_usd),
         cost=cost.section(),
         cpmt=None,
         bottleneck=simulated.bottleneck.led_by(simulated.tax).section(),

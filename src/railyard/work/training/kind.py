@@ -78,7 +78,7 @@ def measure(simulated: Simulated) -> MeasuredVariant[TrainingVariant]:
         lockstep=lockstep(decomposition),
         jct=cost.jct.section() if job.training.tokens else None,
         power=cost.power.section(),
-        capex=cost.capex.section(),
+        capex=cost.capex.section(job.cluster.fitting_nics_usd),
         cpmt=cost.section(),
         bottleneck=simulated.bottleneck.led_by(simulated.tax).section(),
         network=carried.figures,
