@@ -136,8 +136,8 @@ def test_a_variant_whose_nics_do_not_fit_is_not_the_cheapest_to_build():
         SimpleNamespace(name="b", bill=bill(10e6, switches=(4e6, 30))),
     ]
     assert purchase(SimpleNamespace(verdict=verdict, variants=variants)) == (
-        "Buy: b, $10.0M of capital, 2.00 MW, the cheapest to build of the 2 that are equal. It costs $500k less to build"
-        " than a, the next: NICs that the fabric needs -$1.50M, switches +$1.00M (30, not 20)."
+        "Buy: b, $10.0M of capital, 2.00 MW, the cheapest to build of the 2 that are equal. It costs $500k less to"
+        " build than a, the next: NICs that the fabric needs -$1.50M, switches +$1.00M (30, not 20)."
     )
 
 

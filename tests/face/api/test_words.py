@@ -20,6 +20,7 @@ from railyard.measure.result.step import EXPOSED, LayoutFigures, TaxFigures, Tax
 from railyard.measure.result.variants import TrainingVariant
 from railyard.work.study import believed
 from railyard.work.study import result_words as faults
+from railyard.work.study.presentation import warnings
 from railyard.work.training import conclusion
 from railyard.work.training import present as words
 
@@ -167,6 +168,13 @@ def test_clusters_of_two_sizes_are_compared_by_their_steps():
     )
 
 
+def test_names_with_commas_are_quoted_in_notes():
+    """What all are warned of names nobody."""
+    lines = {"roce, 1:1": ("hot", "wide"), "uec, 1:1": ("hot", "wide"), "roce": ("wide",)}
+    found = SimpleNamespace(variants=[SimpleNamespace(name=name, warnings=lines[name]) for name in lines])
+    assert warnings(found) == ['note: with "roce, 1:1" and "uec, 1:1": hot', "note: wide"]
+
+
 def test_variants_that_differ_by_less_than_a_large_error_are_not_called_equal():
     """A threshold of 75 % hides $1.00 against $1.36; four long names are counted."""
     found = result(variant("a", 1000, 1.0), variant("b", 1000, 1.36), variant("dear", 500, 3.0), ties=["b"])
@@ -179,7 +187,7 @@ def test_variants_that_differ_by_less_than_a_large_error_are_not_called_equal():
     wide = tuple(row.model_copy(update={"model_band": 0.5}) for row in rows)
     found.verdict = found.verdict.model_copy(update={"differences": wide})
     assert "; the model's error is larger than the difference" in words.verdict(found)
-    assert " These variants differ by 1.0 % in dollars per token; their tie threshold is 75.0 %" in " ".join(
+    assert " a and b differ by 1.0 % in dollars per token; their tie threshold is 75.0 %" in " ".join(
         words.PRESENTATION.why(found)
     )
     found.verdict = found.verdict.model_copy(

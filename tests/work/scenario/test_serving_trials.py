@@ -147,8 +147,15 @@ def test_late_answers_are_no_bargain():
     assert best_variant(result).name == "dear"
     assert why(result)[0].startswith("The scale-out network costs dear 12.5 % of goodput")
     said = verdict(result)
-    assert said.startswith("dear costs least: $3.20 per million tokens within the SLO (1.60 to 6.40), p99 TTFT ")
-    assert said.endswith("; 2 of 3 variants reach 90 % of requests within the SLO.")
+    assert said.startswith(
+        "2 of 3 variants reach 90 % of requests within the SLO; of these, dear costs least: $3.20 per million tokens"
+        " within the SLO (1.60 to 6.40), p99 TTFT "
+    )
+    alone = of(variant("cheap", 0.86, 3.0), variant("dear", 0.95, 3.2))
+    assert verdict(alone).startswith("Of 2 variants only dear reaches 90 % of requests within the SLO: $3.20 per ")
+    assert verdict(of(variant("a", 1.0, 3.0), variant("b", 1.0, 9.0))).endswith(
+        "; both variants reach 90 % of requests within the SLO."
+    )
 
 
 def test_what_cannot_be_told_apart_is_not_called_best():
@@ -158,7 +165,7 @@ def test_what_cannot_be_told_apart_is_not_called_best():
     """
     assert verdict(of(variant("a", 0.95, 3.2), variant("b", 1.0, 3.7))).startswith("a costs least: $3.20 ")
     result = of(variant("a", 0.95, 3.2), variant("b", 1.0, 3.6))
-    assert verdict(result).startswith("a and b are equal within error: $3.20 per million tokens")
+    assert verdict(result).startswith("a and b cannot be distinguished: $3.20 to $3.60 per million tokens within the")
     tied = (
         "These variants differ by 12.5 % in dollars per token; their tie threshold is 15.2 % (model error 15.0 %,"
         " price error 2.0 %)."
@@ -170,7 +177,7 @@ def test_where_all_are_late_that_is_said():
     """The cheapest is named, and that it does not do what was asked."""
     result = of(variant("a", 0.5, 3.0), variant("b", 0.6, 2.0))
     assert best_variant(result).name == "b"
-    assert verdict(result).endswith("; no variant reaches 90 % of requests within the SLO.")
+    assert verdict(result).startswith("No variant reaches 90 % of requests within the SLO; b costs least: $2.00 ")
 
 
 def test_variants_of_different_work_are_ranked_within_it():

@@ -276,9 +276,11 @@ def ties(result: Result) -> str:
     if not tied:
         return ""
     widest = max(tied, key=lambda row: abs(row.difference))
-    who, most = "These" if undecided(result) else "The equal", "by" if len(tied) == 1 else "by at most"
+    who, most = "The equal variants", "by" if len(tied) == 1 else "by at most"
+    if undecided(result):
+        who = "These variants" if all_tied(result) else listed(choices)
     return (
-        f"{who} variants differ {most} {numbers.percent(abs(widest.difference))} in {_BY[verdict.by]};"
+        f"{who} differ {most} {numbers.percent(abs(widest.difference))} in {_BY[verdict.by]};"
         f" their tie threshold is {numbers.percent(widest.band)} ({', '.join(_parts(widest))})."
     )
 

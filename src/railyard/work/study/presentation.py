@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from railyard.kit.registry import Registry
-from railyard.work.study.memo import warnings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -65,6 +64,18 @@ def listed(names: Sequence[str]) -> str:
     if len(names) > most:
         return f"{', '.join(shown)} and {len(names) - most} more"
     return " and ".join([", ".join(shown[:-1]), shown[-1]] if len(shown) > 1 else shown)
+
+
+def warnings(result: Result) -> list[str]:
+    """Warnings of each variant, one line each, without duplicates."""
+    found: dict[str, list[str]] = {}
+    for variant in result.variants:
+        for line in getattr(variant, "warnings", ()):
+            found.setdefault(line, []).append(variant.name)
+    everybody = len(result.variants)
+    return [
+        f"note: {'' if len(names) == everybody else f'with {listed(names)}: '}{line}" for line, names in found.items()
+    ]
 
 
 def several(names: Sequence[str]) -> str:

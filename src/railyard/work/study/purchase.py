@@ -88,7 +88,7 @@ def price_table(variants: Sequence[V], heading: str, cell: Callable[[V], str]) -
 
 
 def recommended(result: Result) -> str | None:
-    """The variant to buy: of those equal within error the cheapest to build with NICs that fit; None without a choice."""
+    """The variant to buy: of equal ones the cheapest to build with NICs that fit; None without a choice."""
     verdict = result.verdict
     if verdict is None or verdict.leading is None or len(verdict.ranking) < 2:
         return None
