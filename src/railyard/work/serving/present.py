@@ -213,10 +213,8 @@ def verdict(result: Result) -> str:
     best = best_variant(result)
     if len(result.of(ServedVariant)) == 1:
         return f"{_met(best.serving)}: {_latency([best])}, {_price(best)}{_idle(result, best)}{_doubt(best)}."
-    if unlike := believed.unlike(result):
-        return unlike
-    if fewest := _fewest(result):
-        return fewest
+    if said := believed.unlike(result) or _fewest(result):
+        return said
     many, good = len(result.of(ServedVariant)), len(_in_time(result))
     share = f"{100 * best.serving.slo.target:g} % of requests within the SLO"
     if good == 1:
