@@ -6,7 +6,6 @@ import os
 import re
 import shutil
 import sys
-import textwrap
 import time
 from pathlib import Path
 from threading import Event, Thread
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 import typer
 
 from railyard.kit.errors import InputError, Interrupted
+from railyard.kit.prose import prose_lines
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -117,15 +117,10 @@ def emit(text: str) -> None:
 
 def wrapped(text: str) -> str:
     """Prose in lines of at most 100 columns; continuation lines are indented."""
-    whole = _UNIT.sub(_NO_BREAK, text)
-    lines = textwrap.fill(whole, _PROSE, subsequent_indent="  ", break_on_hyphens=False, break_long_words=False)
-    return lines.replace(_NO_BREAK, " ")
+    return "\n".join(prose_lines(text, _PROSE, subsequent_indent="  ", break_on_hyphens=False, break_long_words=False))
 
 
 _PROSE = 100
-_NO_BREAK = "\N{NO-BREAK SPACE}"
-_UNIT = re.compile(r"(?<=\d) (?=%|[a-zA-Z]{1,3}\b)")
-"""The space between a figure and its unit."""
 
 
 class Table:
@@ -174,7 +169,7 @@ class Table:
         before = sum(max(len(row[column]) for row in rows) + len(_GAP) for column in range(len(self.headings) - 1))
         lines: list[tuple[str, ...]] = []
         for row in rows:
-            first, *more = textwrap.wrap(row[-1], max(width - before, _CELL)) or [""]
+            first, *more = prose_lines(row[-1], max(width - before, _CELL))
             lines.append((*row[:-1], first))
             lines += [(*[""] * (len(row) - 1), part) for part in more]
         return _aligned(lines, self.right)
@@ -205,7 +200,7 @@ class Table:
 
 
 def _folded(cell: str) -> list[str]:
-    return textwrap.wrap(cell, _CELL) or [""]
+    return prose_lines(cell, _CELL)
 
 
 def _aligned(rows: Sequence[tuple[str, ...]], right: Iterable[int]) -> list[str]:

@@ -240,7 +240,7 @@ def _leads(result: Result, best: ServedVariant) -> str:
 
 
 def _span(variants: Sequence[ServedVariant]) -> str:
-    """`$0.361 to $0.492 per million tokens within the SLO`: of the cheapest and of the dearest."""
+    """`$0.361 to $0.492 per million tokens within the SLO`: of the cheapest and of the most expensive."""
     costs = [one.serving.cpmt.total.typical for one in variants if one.serving.cpmt is not None]
     if len(costs) < len(variants):
         rates = [one.serving.slo.goodput_rps for one in variants]

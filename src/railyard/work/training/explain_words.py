@@ -6,6 +6,7 @@ import textwrap
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
+from railyard.kit.prose import prose_lines
 from railyard.measure import numbers
 from railyard.work.study.presentation import WIDTH, Sheet, quoted
 from railyard.work.training.explain_leaf import TimeNode
@@ -172,6 +173,5 @@ def _row(tried: TriedRemedy, found: Explanation) -> tuple[str, str, str, str, st
 
 
 def _wrapped(text: str, indent: str = "", further: str = "  ") -> str:
-    return textwrap.fill(
-        text, WIDTH, initial_indent=indent, subsequent_indent=f"{indent}{further}", break_on_hyphens=False
-    )
+    how = {"initial_indent": indent, "subsequent_indent": f"{indent}{further}", "break_on_hyphens": False}
+    return "\n".join(prose_lines(text, WIDTH, **how))
