@@ -14,6 +14,7 @@ from tests.agreement import yard
 
 from railyard import catalog, engine
 from railyard.cluster import ClusterSpec, bill_of, build
+from railyard.cluster.notes import notes_of
 from railyard.cluster.scale_up import ScaleUpFabric, ScaleUpSpec, scale_ups
 from railyard.collective import CollectivePolicy, machine_of
 from railyard.collective.choice import choose_many
@@ -138,6 +139,37 @@ def test_the_accelerators_own_fabric_changes_no_rate_and_no_bill():
     assert bill_of(named).total_usd == bill_of(own).total_usd
     fewer = machine(8, "hgx-h800", domain=8)
     assert fewer.scale_up.rate_bps == 8 * 200e9
+
+
+@pytest.mark.parametrize(
+    ("given", "idle"),
+    [
+        ({"fabric": "ualink", "overrides": {"bit_errors": 1e-9, "replay_frames": 9, "access_bytes": 64}}, []),
+        ({"fabric": "ualink", "overrides": {"framed_share": 0.9, "upper_loss": 0.1}}, ["framed_share", "upper_loss"]),
+        ({"fabric": "nvlink-5", "overrides": {"bit_errors": 1e-6, "framed_share": 0.9}}, ["bit_errors"]),
+        ({"fabric": "ub", "overrides": {"upper_loss": 0.1}}, []),
+        ({"fabric": "ub", "domain": 8, "overrides": {"upper_loss": 0.1, "first_tier": 8}}, ["upper_loss"]),
+        ({"fabric": "ici", "overrides": {"reduces": True, "switch_ps": 1}}, ["switch", "reduces"]),
+    ],
+)
+def test_keys_that_change_nothing_are_named(given, idle):
+    """Bit errors of NVLink, whose frames are not public, were taken without a word and changed no time."""
+    said = [note for note in notes_of(machine(**{"domain": 64, **given})) if "changes nothing" in note]
+    assert [note.split("`")[1] for note in said] == idle
+
+
+def test_what_the_bill_lacks_and_has_too_much_is_said():
+    def said(**given):
+        return [note for note in notes_of(machine(**given)) if "priced" in note or "the bill has" in note]
+
+    assert said(fabric="ualink", domain=64) == []
+    assert said(fabric="nvlink-5", domain=8) == []
+    assert said(fabric="ici", domain=64) == [
+        "not priced: links of ici between accelerators; a torus has no switches to price"
+    ]
+    assert said(fabric="ualink", domain=256) == [
+        "the bill has switches for a whole scale-up domain of 256 accelerators, and the cluster has 64"
+    ]
 
 
 def test_longer_cables_reach_every_step_of_a_library():

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from railyard.cluster.machine import Cluster
     from railyard.cluster.plan import NetworkPlan
+    from railyard.cluster.scale_up.fabric import JoinedScaleUp
 
 
 CONFIDENTIAL = (
@@ -82,6 +83,8 @@ def notes_of(cluster: Cluster) -> Iterator[str]:
     yield from (f"no part in the catalogue, not priced: {words}" for words in bill_of(cluster).unpriced)
     made = management_of(cluster)
     yield from () if made is None else made.missing
+    if cluster.hardware.joined is not None:
+        yield from _joined(cluster, cluster.hardware.joined)
     for plan in cluster.plans.values():
         yield from _undersubscribed(plan)
         yield from _rounded(plan)
@@ -93,6 +96,19 @@ def notes_of(cluster: Cluster) -> Iterator[str]:
             yield from _lossy(plan)
     if cluster.back_end.credits_cross:
         yield _credited(cluster)
+
+
+def _joined(cluster: Cluster, joined: JoinedScaleUp) -> Iterator[str]:
+    """Notes on a scale-up fabric in the server's place: keys without effect, what is not priced, what stands idle."""
+    name, domain = joined.fabric.name, joined.server.scale_up_domain
+    yield from (f"scale-up fabric {name}: {words}" for words in joined.without_effect)
+    if joined.replaces and not joined.bought_tbps:
+        yield f"not priced: links of {name} between accelerators; a {joined.fabric.kind} has no switches to price"
+    if joined.bought_tbps and domain > cluster.ranks:
+        yield (
+            f"the bill has switches for a whole scale-up domain of {domain:,} accelerators, and the cluster has"
+            f" {cluster.ranks:,}"
+        )
 
 
 def _undersubscribed(plan: NetworkPlan) -> Iterator[str]:

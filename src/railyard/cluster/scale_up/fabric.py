@@ -13,10 +13,13 @@ from railyard.kit.schema import field as f
 from railyard.kit.schema.quantity import LENGTH, RATE, SHARE, SIZE, SOME_SHARE, TIME, Provenance, limits
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
     from railyard.catalog import Accelerator, Catalog, Server
     from railyard.cluster.fabric.fabric import Packets
+
+_FRAMED = ("frame_bytes", "overhead_bytes", "request_bytes", "response_bytes", "control_share", "access_bytes")
+_UPPER = ("upper_loss", "upper_cable_m")
 
 FRAMES = ("flit", "packet", "unpublished")
 FLOW_CONTROLS = ("credits", "pfc", "unpublished")
@@ -154,6 +157,27 @@ class ScaleUpFabric:
         """Whether a domain of that size needs the upper tier."""
         return self.stages > 1 and domain > self.first_tier
 
+    def without_effect(self, given: Collection[str], domain: int) -> tuple[str, ...]:
+        """Of the attributes that are given, those that change nothing in a domain, by key and each with why.
+
+        Args:
+            given: Names of attributes.
+            domain: Accelerators of a domain.
+        """
+        idle: dict[str, str] = {}
+        if self.framing == "unpublished":
+            idle |= dict.fromkeys((*_FRAMED, "replay_frames", "bit_errors"), "`framed_share` stands for its frames")
+        else:
+            idle["framed_share"] = "its frames give that share"
+        if self.kind != "switched":
+            idle |= dict.fromkeys(("switch_ps", "reduces", "stages", "first_tier", *_UPPER), "it has no switches")
+        elif self.stages == 1:
+            idle |= dict.fromkeys(("first_tier", *_UPPER), "its switches have one tier (`stages`)")
+        elif not self.crosses(domain):
+            idle |= dict.fromkeys(_UPPER, f"{domain} accelerators are below one switch (`first_tier`)")
+        keys = f.records(type(self))
+        return tuple(f"`{keys[name].key}` changes nothing: {why}" for name, why in idle.items() if name in given)
+
     def one_way_ps(self, domain: int = 2) -> int:
         """From a store on one accelerator to its arrival on another one, no queue, ps.
 
@@ -261,6 +285,7 @@ class ScaleUpSpec:
         own = accelerator.scale_up_fabric
         nearer = fabric if own == "none" else scale_ups.get(own)
         nearer_ps = nearer.one_way_ps(domain if own == "none" else server.scale_up_domain)
+        replaces = name != own or domain > server.scale_up_domain
         return JoinedScaleUp(
             fabric=fabric,
             accelerator=replace(
@@ -276,7 +301,9 @@ class ScaleUpSpec:
             ),
             server=replace(server, scale_up_domain=domain),
             longer_ps=fabric.one_way_ps(domain) - nearer_ps,
-            bought_tbps=fabric.switch_tbps(domain) if name != own or domain > server.scale_up_domain else 0.0,
+            replaces=replaces,
+            bought_tbps=fabric.switch_tbps(domain) if replaces else 0.0,
+            without_effect=fabric.without_effect(self.overrides, domain),
         )
 
 
@@ -287,14 +314,18 @@ class JoinedScaleUp:
     Attributes:
         longer_ps: One way, by how much it takes longer than the accelerator's own links; what libraries measured there
             changes by that.
+        replaces: Whether it is not what the server's price contains.
         bought_tbps: Switch ports of a domain that are not part of the server's price, Tb/s, one way.
+        without_effect: What the scenario says of it and changes nothing.
     """
 
     fabric: ScaleUpFabric
     accelerator: Accelerator
     server: Server
     longer_ps: int
+    replaces: bool
     bought_tbps: float
+    without_effect: tuple[str, ...]
 
 
 def _check_frames(fabric: ScaleUpFabric) -> None:
