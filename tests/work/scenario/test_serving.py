@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from railyard.face import api
 from railyard.kit.errors import InputError
 from railyard.work.scenario import load
 from railyard.work.serving.costing import pass_share
-from railyard.work.serving.figures import computed_again
+from railyard.work.serving.figures import _queues_grow, computed_again
 from railyard.work.serving.software import DeviceProfile, profile, written
 from railyard.work.study.study import prepare
 
@@ -142,7 +143,16 @@ def test_a_long_end_of_a_run_is_told_from_an_overload():
     assert "the longest answers take that long" in told
     many = {"rate": 200, "input": 8000, "output": 2, "count": 300}
     told = run({"requests": {"synthetic": many}, "pools": {"both": {"replicas": 1}}})[0]["warnings"][-1]
-    assert "beyond what the deployment can serve" in told
+    assert "queues grow as long as requests come, for the load is beyond what the deployment can serve" in told
+
+
+def test_queues_grow_where_the_last_wait_for_far_longer_than_the_first():
+    """Twenty requests in 19 s: waits up to 3.8 s, a fifth of each second; the same from first to last; and few."""
+    late = 0.2 * np.arange(20)
+    assert _queues_grow(SimpleNamespace(queue_s=late), 19.0)
+    assert not _queues_grow(SimpleNamespace(queue_s=late), 40.0)
+    assert not _queues_grow(SimpleNamespace(queue_s=np.full(20, 3.4)), 19.0)
+    assert not _queues_grow(SimpleNamespace(queue_s=late[:4]), 19.0)
 
 
 def test_requests_longer_than_the_model_takes_are_said():

@@ -195,12 +195,14 @@ def test_variants_of_different_work_are_ranked_within_it():
 # The sentence on what requests wait for, from the trials with one more replica of each pool.
 
 
-def serving_bottleneck_variant(*trials: ReplicaTrial, target: float = 0.9) -> ServingVariant:
+def serving_bottleneck_variant(
+    *trials: ReplicaTrial, target: float = 0.9, limit: float | None = None
+) -> ServingVariant:
     """First tokens at 0.4 s, 0.1 s a token, 24.2 % in time."""
     serving = ModelServing.model_construct(
         ttft_s=Percentiles.model_construct(p99=0.4),
         tpot_s=Percentiles.model_construct(p99=0.1),
-        slo=ObjectiveFigures.model_construct(attainment=0.242, target=target),
+        slo=ObjectiveFigures.model_construct(attainment=0.242, target=target, ttft_s=limit),
         trials=trials,
     )
     return ServingVariant.model_construct(serving=serving)
@@ -228,6 +230,14 @@ def test_the_pool_is_the_one_whose_growth_brings_requests_in_time(prefill, decod
     assert bottleneck(serving_bottleneck_variant(trial("prefill", *prefill), trial("decode", *decode))).startswith(
         words
     )
+
+
+def test_first_tokens_that_are_in_time_are_not_what_is_late() -> None:
+    """0.4 s meets 1 s and misses 0.3 s; one more replica brings both forward, and all requests in time."""
+    grown = trial("both", 0.36, 0.044, 1.0)
+    for limit, what in ((1.0, "Answers"), (0.3, "First tokens")):
+        said = bottleneck(serving_bottleneck_variant(grown, limit=limit))
+        assert said.startswith(f"{what} wait for the replicas: one more replica (4 accelerators): TTFT p99 400 ms ")
 
 
 def test_where_compute_is_most_a_larger_tp_is_proposed() -> None:

@@ -149,6 +149,10 @@ _AGAIN = 0.05
 _END = 1.1
 """A run that takes so many times as long as its requests arrive has an end that shows in its rates."""
 
+_FIFTHS, _GROWN = 5, 0.1
+"""Part of all requests at either end whose queues are compared; share of the time of all that the last ones queue where
+the load is too large: a queue that fills at a tenth above capacity does."""
+
 
 def too_long(requests: RequestTable, model: Model) -> Iterator[str]:
     """Requests beyond the context of the model.
@@ -237,13 +241,28 @@ def drained(found: Served) -> Iterator[str]:
     if found.span_s <= _END * arrivals_s or arrivals_s <= 0:
         return
     described = f"the last answer came {late_s:.0f} s after the last request; rates and prices leave that time out: "
-    if late_s > float(np.nanmax(found.e2e_s - found.queue_s - found.transfer_s)):
+    if _queues_grow(found, arrivals_s):
+        yield (
+            f"{described}queues grow as long as requests come, for the load is beyond what the deployment can serve;"
+            " its figures are of this many requests, and worse with more"
+        )
+    elif late_s > float(np.nanmax(found.e2e_s - found.queue_s - found.transfer_s)):
         yield f"{described}the load is near or beyond what the deployment can serve"
     else:
         yield (
             f"{described}the longest answers take that long;"
             " simulate more requests to see whether the deployment is overloaded"
         )
+
+
+def _queues_grow(found: Served, arrivals_s: float) -> bool:
+    """Whether the last requests queue for far longer than the first, and for a good part of the time of all."""
+    waits = found.queue_s[np.isfinite(found.queue_s)]
+    if len(waits) < _FIFTHS:
+        return False
+    fifth = len(waits) // _FIFTHS
+    first, last = float(np.median(waits[:fifth])), float(np.median(waits[-fifth:]))
+    return last > _GROWN * arrivals_s and last > _FIFTHS * first
 
 
 class Latencies(TypedDict):

@@ -192,8 +192,8 @@ def bottleneck(variant: ServedVariant) -> str:
         untried = getattr(serving, "trials", None) == () and serving.slo.attainment >= serving.slo.target
         return "All SLOs are met and few requests queue: no remedy was tried." if untried else ""
     wider = [one for one in tried if one.tp is not None]  # tried only where compute is most of it
-    in_time = not wider or serving.slo.attainment >= serving.slo.target
-    tried = wider if wider and in_time else tried
+    enough = not wider or serving.slo.attainment >= serving.slo.target
+    tried = wider if wider and enough else tried
     best = min(tried, key=lambda one: (-round(one.attainment or 0.0, 2), one.ttft_p99_s))
     more = (best.attainment or 0.0) > serving.slo.attainment + _HELPS
     best = best if more else min(tried, key=lambda one: one.ttft_p99_s)
@@ -204,7 +204,8 @@ def bottleneck(variant: ServedVariant) -> str:
         return "One more replica of any pool changes almost nothing: requests do not wait for replicas."
     if best.tp is not None:
         return f"Compute is the largest part of TTFT p99: {_trial(serving, best)}"
-    what = "First tokens" if sooner else "Answers"
+    in_time = serving.slo.ttft_s is not None and now <= serving.slo.ttft_s
+    what = "First tokens" if sooner and not (more and in_time) else "Answers"
     return f"{what} wait for the {_of(best.pool)}replicas: {_trial(serving, best)}"
 
 
