@@ -106,6 +106,7 @@ def test_the_part_is_named(diagnosed, capsys, faults, part, kind):
     answer = diagnosed(capsys, faults)
     assert [(one["part"], one["kind"]) for one in answer["verdict"]] == [(part, kind)]
     (suspect,) = answer["verdict"]
+    assert suspect["evidence"].endswith(", in the one step that was recorded")
     assert set(suspect) == {
         "part", "kind", "confidence", "pattern", "slow_steps", "evidence", "usd_per_hour", "place",
     }  # fmt: skip
@@ -117,7 +118,8 @@ def test_the_part_is_named(diagnosed, capsys, faults, part, kind):
 
 def test_without_a_cluster_only_accelerators_are_named(diagnosed, capsys):
     slow_nic = "[{kind: degrade-link, cable: server 2 nic 3 - leaf 2, factor: 45 %}]"
-    assert diagnosed(capsys, slow_nic, known=False)["verdict"] == []
+    answer = diagnosed(capsys, slow_nic, known=False)
+    assert (answer["verdict"], answer["unknown"]) == ([], True)  # a NIC is slow: no word that nothing is wrong
 
 
 def test_a_rank_is_slow_beyond_the_spread_of_the_others():

@@ -103,6 +103,9 @@ ODDS = 8.0
 MILDEST = 0.94
 """Share of its rate above which a part is as good as whole: engines and clusters differ by as much."""
 
+_ONCE = "in the one step that was recorded"
+"""That nothing tells a lasting fault from one that passes."""
+
 SURE = 0.75
 """Least confidence, against all other parts, at which one is named."""
 
@@ -135,6 +138,7 @@ def diagnose(
         slow = compute.slow_parts(found, groups, per_host)
         answer.verdict = [_computing(one, found, None) for one in slow]
         answer.notes.append("without --cluster no link, NIC or host can be named")
+        answer.unknown = not answer.verdict
         return answer
     paths = routed(measured_graph(record), cluster, record, seeds)
     healthy = paths.replay()
@@ -178,7 +182,7 @@ def _healed(found: Paces, slow: list[Slow], paths: Routed) -> int:
 
 def _computing(one: Slow, found: Paces, usd: float | None) -> SuspectRow:
     count = f"its {len(one.ranks)} accelerators compute" if len(one.ranks) > 1 else "it computes"
-    words = f"{count} {one.ratio:.3f} times as long as the others, whose spread is {found.sigma:.2%}"
+    words = f"{count} {one.ratio:.3f} times as long as the others, whose spread is {found.sigma:.2%}, {_ONCE}"
     return suspect(one.name, one.kind, round(float(min(0.99, 1 - 0.5 * np.exp(-one.spreads / 2))), 3), words, usd)
 
 
@@ -232,7 +236,7 @@ def _enough(best: Guess) -> float:
 def _suspect(best: Guess, confidence: float, slower: float, price: HourlyPrice) -> SuspectRow:
     words = (
         f"it behaves like a link at {100 * best.factor:.0f} % speed and explains {100 * best.explained:.0f} % of the"
-        " slowdown"
+        f" slowdown, {_ONCE}"
     )
     sure = round(min(0.99, confidence), 3)
     return suspect(best.part.name, best.part.kind, sure, words, price.of(1 - 1 / slower))
