@@ -122,6 +122,23 @@ def test_designs_that_are_equal_within_error_are_ranked_by_expected_regret():
     assert confidence.ranking(np.array([first, first + 0.001 * even])) == [0, 1]
 
 
+@pytest.mark.parametrize(("third", "winner", "even"), [(29.5, "b", 7 / 6), (21.5, "c", 1.15)])
+def test_a_design_wins_at_a_price_where_no_third_is_cheaper(monkeypatch, third, winner, even):
+    """Switches of $1: a costs 10 + 10 p, b 17 + 4 p, level at p = 7/6 and $21.67; c has none and costs as given."""
+    lines = {"a": (10.0, 10.0), "b": (17.0, 4.0), "c": (third, 0.0)}
+    found = {name: [("switch", 1.0, lines[name][1] - 10.0)] for name in lines}
+    monkeypatch.setattr(confidence, "_part_differences", lambda one, other: found[other.name])
+
+    def worth(choice, at, shares, goodputs):
+        fixed, count = lines[choice.name]
+        return SimpleNamespace(figures={"cpmt": fixed + count * at["price of switch"]})
+
+    monkeypatch.setattr(confidence, "worth", worth)
+    rows = confidence.break_even([SimpleNamespace(name=name) for name in lines], [1.0])
+    assert [(row.choice, row.dearer) for row in rows] == [(winner, True)]
+    assert rows[0].even_usd == pytest.approx(even)
+
+
 def test_what_would_change_the_choice_names_the_price_the_time_and_how_far_it_is():
     answer = PlanAnswer.model_validate_json((Path(__file__).parents[2] / "face/web/data/plan.json").read_text())
     swing = PlanSwing(

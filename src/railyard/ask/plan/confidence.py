@@ -14,6 +14,7 @@ from railyard.ask.plan.uncertainty import worth
 from railyard.measure.cost.capital import NETWORK_COMPONENTS
 from railyard.measure.numbers import finite_or_null
 from railyard.measure.result.choices import PlanBreakEven, PlanMeasure, PlanPortPrice, PlanSwing
+from railyard.measure.result.section import SAME
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -235,26 +236,31 @@ def _sliced(table: F, order: NDArray[np.int64], chosen: int) -> tuple[float, flo
 
 
 def break_even(choices: Sequence[DesignChoice], shares: Sequence[float]) -> tuple[PlanBreakEven, ...]:
-    """Prices of parts at which a runner-up draws level in dollars per token, the nearest to today's first.
+    """Prices of parts at which a runner-up becomes the cheapest per token, the nearest to today's first.
 
-    A cost is linear in the price of one part, so that two points give the line.
+    A cost is linear in the price of one part, so that two points give the line. Where a third design is cheaper than
+    both at the price at which two draw level, neither wins there.
     """
     if len(choices) < 2:
         return ()
     goodputs, found = Goodputs(), []
-    for other in choices[1:]:
-        for name, price, count in _part_differences(choices[0], other):
-            del count
-            at = {f"price of {name}": np.array([price, 2 * price])}
-            mine, theirs = (worth(each, at, shares, goodputs).figures["cpmt"] for each in (choices[0], other))
-            gap, slope = theirs[0] - mine[0], ((theirs[1] - mine[1]) - (theirs[0] - mine[0])) / price
-            even = price - gap / slope if slope else -1.0
-            if even > 0 and gap > 0:
-                found.append(
-                    PlanBreakEven(
-                        choice=other.name, part=name, price_usd=price, even_usd=float(even), dearer=bool(slope < 0)
-                    )
+    apart = [_part_differences(choices[0], other) for other in choices[1:]]
+    for name, price in {name: price for rows in apart for name, price, _ in rows}.items():
+        at = {f"price of {name}": np.array([price, 2 * price])}
+        costs = np.array([worth(each, at, shares, goodputs).figures["cpmt"] for each in choices])
+        now, slope = costs[:, 0], (costs[:, 1] - costs[:, 0]) / price
+        for number, rows in enumerate(apart, 1):
+            gap, steeper = now[number] - now[0], slope[number] - slope[0]
+            if gap <= 0 or not steeper or name not in {row[0] for row in rows}:
+                continue
+            even = float(price - gap / steeper)
+            there = now + slope * (even - price)
+            if even > 0 and there.min() >= there[0] * (1 - SAME):
+                dearer = bool(steeper < 0)
+                row = PlanBreakEven(
+                    choice=choices[number].name, part=name, price_usd=price, even_usd=even, dearer=dearer
                 )
+                found.append(row)
     return tuple(sorted(found, key=lambda row: abs(np.log(row.even_usd / row.price_usd))))
 
 

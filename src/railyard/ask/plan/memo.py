@@ -123,7 +123,8 @@ def _confidence(answer: PlanAnswer) -> Iterator[str]:
     else:
         yield ran(answer, found) + "."
     error = looked.closed_form
-    yield f"The closed form is off by {numbers.percent(error.mean)} on average, over {error.of} designs that also ran."
+    runs = numbers.counted(error.of, "run")
+    yield f"The closed form is off by {numbers.percent(error.mean)} on average, over {runs}."
     if answer.unverified:
         kinds = numbers.counted(len(answer.unverified), "kind")
         spread = numbers.percent(math.expm1(error.spread))
