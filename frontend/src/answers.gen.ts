@@ -318,6 +318,8 @@ export interface PlanAnswer {
   points: PlanPoint[];
   /** whether it was stopped before its end */
   stopped: boolean;
+  /** what its figures leave out of the best design; absent if there is nothing */
+  remarks?: string[];
 }
 
 /** The best design that was found with one value of an axis. */

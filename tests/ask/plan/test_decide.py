@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from pathlib import Path
 from types import SimpleNamespace
@@ -21,6 +22,7 @@ from railyard.ask.plan.memo import memo_of_plan, other_winners, worth_page
 from railyard.ask.plan.objectives import OBJECTIVES, BuildableDesign, Constraint, contradiction, measured_by, relaxed
 from railyard.ask.plan.outcome import DesignOutcome
 from railyard.ask.plan.planned import begin
+from railyard.ask.plan.study import _remarks as remarks_of
 from railyard.ask.plan.uncertainty import DesignWorth, Factor, Uncertainty, triangular
 from railyard.ask.plan.worth import ServerOutages, availability, dearer, spares_for, to_json, worth
 from railyard.catalog.grids import grid
@@ -151,6 +153,22 @@ def test_what_would_change_the_choice_names_the_price_the_time_and_how_far_it_is
         " treat them as equal."
     )
     assert words[2] == "other wins if the step time of layout TP 2 of llama is 11 % longer than the model says."
+
+
+def test_what_the_best_design_lacks_is_said():
+    """Each remark once, however many demands the design has; a plan without remarks has no such key."""
+    machine = SimpleNamespace(cluster=SimpleNamespace(remarks=("cards do not fit; others do, for $1k more",)))
+    planned = SimpleNamespace(choices=[SimpleNamespace(hardware=(machine, machine))])
+    found = remarks_of(planned)
+    assert found == {"remarks": ["cards do not fit; others do, for $1k more"]}
+    assert remarks_of(SimpleNamespace(choices=[])) == {}
+    text = (Path(__file__).parents[2] / "face/web/data/plan.json").read_text()
+    answer = PlanAnswer.model_validate_json(text)
+    assert "remarks" not in answer.plain()
+    told = memo_of_plan(PlanAnswer.model_validate_json(json.dumps(json.loads(text) | found))).confidence
+    assert [*memo_of_plan(answer).confidence, "Cards do not fit; others do, for $1k more."] == sorted(
+        told, key=lambda line: line.startswith("Cards")
+    )
 
 
 def test_a_plan_says_that_expected_regret_chose_and_which_design_is_better_at_typical_values():

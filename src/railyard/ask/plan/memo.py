@@ -125,6 +125,7 @@ def _confidence(answer: PlanAnswer) -> Iterator[str]:
     error = looked.closed_form
     runs = numbers.counted(error.of, "run")
     yield f"The closed form is off by {numbers.percent(error.mean)} on average, over {runs}."
+    yield from (f"{line[:1].upper()}{line[1:]}." for line in answer.remarks)
     if answer.unverified:
         kinds = numbers.counted(len(answer.unverified), "kind")
         spread = numbers.percent(math.expm1(error.spread))

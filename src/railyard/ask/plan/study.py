@@ -76,7 +76,15 @@ def _plain_answer(planned: PlannedDesigns) -> dict[str, Any]:
         "verified": None if planned.verified is None else planned.verified.plain(),
         "unverified": [one.plain() for one in planned.unverified],
         "stopped": bool(planned.stopped),
+        **_remarks(planned),
     }
+
+
+def _remarks(planned: PlannedDesigns) -> dict[str, list[str]]:
+    """The remarks on the machines of the best design, each once; empty without any."""
+    machines = planned.choices[0].hardware if planned.choices else ()
+    found = dict.fromkeys(line for one in machines for line in one.cluster.remarks)
+    return {"remarks": list(found)} if found else {}
 
 
 def _row(planned: PlannedDesigns, at: int) -> dict[str, Any]:

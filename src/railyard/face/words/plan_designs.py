@@ -48,6 +48,7 @@ def show(finished: FinishedPlan, *, quiet: bool, details: bool) -> None:
                 table.print()
     if not quiet:
         lines = _closing(planned, finished.answer, result) if details else _reasons(finished.answer, result)
+        lines += [f"note: {line}" for line in finished.answer.remarks]
         emit("\n" + "\n".join(map(wrapped, lines)) + f"\n\nreport: {finished.folder}/plan.html")
 
 

@@ -254,6 +254,9 @@ class PlanAnswer(AnswerDocument):
     ended: tuple[PlanEnded, ...] = Field(description="designs whose job dies, the best of these first")
     points: tuple[PlanPoint, ...] = Field(description="all possible designs, thinned to about two thousand")
     stopped: bool = Field(description="whether it was stopped before its end")
+    remarks: tuple[str, ...] = Field(
+        default=(), description="what its figures leave out of the best design; absent if there is nothing"
+    )
 
     @property
     def likely(self) -> PlanDesign:
