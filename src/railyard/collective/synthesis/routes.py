@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from heapq import heappop, heappush
 from math import exp
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -212,8 +212,7 @@ Place = tuple[int, int, int]
 """A switch, the rail on which it is entered, and the rank from which; -1: any."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Leg:
+class _Leg(NamedTuple):
     """A link that may be taken next on the journey from a rank to another.
 
     Attributes:
