@@ -42,7 +42,11 @@ window.fetch = async (...given) => {
 """
 """Lets a page say whether it waits for answers."""
 
-FLAGS = ("--disable-gpu", "--disable-quic", "--disable-background-networking", "--lang=en-US")
+FLAGS = (
+    "--disable-gpu", "--disable-quic", "--disable-background-networking", "--lang=en-US",
+    "--process-per-site", "--disable-site-isolation-trials", "--in-process-gpu",
+)  # fmt: skip
+"""The last three: pages share a process, which otherwise begins anew for every page that is opened."""
 WRONG = SMALL.replace("accelerators: 16", "acelerators: 16")
 
 
