@@ -1,6 +1,6 @@
 """The closed form of plans against `flow`: steps of random designs, and whether the best of flow is among ten proposed.
 
-    python benchmarks/plans.py [--designs 200] [--spaces 100] [--closed 100000] [--seed 0] [--csv FILE]
+    python benchmarks/plans.py [--designs 200] [--spaces 100] [--closed 100000] [--ranks 4096] [--seed 0] [--csv FILE]
 
 Designs are drawn from fabrics, topologies, oversubscriptions, placements, models, sizes and layouts that fit; a space
 is one job and 24 of its designs. Figures of flow are of one draw of the hashes, as a plan runs them. Also times designs
@@ -124,10 +124,10 @@ def one_space(draw: random.Random) -> tuple[bool, float] | None:
     )
 
 
-def closed_form(most: int) -> None:
-    """Layouts of 4,096 H100 in closed form, clusters and layouts included, on one core."""
+def closed_form(most: int, ranks: int) -> None:
+    """Layouts of so many H100 in closed form, clusters and layouts included, on one core."""
     values = job(random.Random(0))
-    values["cluster"] = {"accelerators": 4096, "server": "hgx-h100", "back_end": {"topology": "leaf-spine"}}
+    values["cluster"] = {"accelerators": ranks, "server": "hgx-h100", "back_end": {"topology": "leaf-spine"}}
     values["workload"]["training"] = {"model": "llama-3-70b", "global_batch": 2048, "sequence": 8192, "tokens": "1 T"}
     space = {"fabric": FABRICS, "topology": TOPOLOGIES[:3], "oversubscription": RATIOS, "sequence": [4096, 8192]}
     bench = DesignBench(space_of(load.from_values({**values, "plan": {"space": space}})))
@@ -144,11 +144,11 @@ def closed_form(most: int) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    for name, default in (("designs", 200), ("spaces", 100), ("closed", 100_000), ("seed", 0)):
+    for name, default in (("designs", 200), ("spaces", 100), ("closed", 100_000), ("ranks", 4096), ("seed", 0)):
         parser.add_argument(f"--{name}", type=int, default=default)
     parser.add_argument("--csv", type=Path)
     given = parser.parse_args()
-    closed_form(given.closed)
+    closed_form(given.closed, given.ranks)
     rows = designs(given.designs, given.seed)
     off = np.array([closed / flow - 1 for _, closed, flow in rows])
     if given.csv:

@@ -142,12 +142,16 @@ CASES = {
     "congestion controls": Case(file("packet_controls"), file("packet_controls", "16"), needs="numba"),
     "all-reduce in packets": Case(run("examples/packet/all-reduce.yaml"), None),
     "a step in packets, 1,024": Case(run("examples/packet/llama3-70b-1024-rails.yaml"), None, 10.0),
-    "with and without skipping": Case(file("skipping"), file("skipping", "--steps", "2", "--hops", "0.3", "2")),
+    "with and without skipping": Case(
+        file("skipping"), file("skipping", "--steps", "2", "--hops", "0.1", "1", "--seed", "2")
+    ),
     # Services, and plans
     "10 M requests": Case(file("serving", "--one", TRACE, "10000000", "64"), None, 10.0),
     "requests": Case(file("serving"), file("serving", "--most", "10000")),
     "designs of services": Case(file("service_plans"), file("service_plans", "--spaces", "1")),
-    "plans against flow": Case(file("plans"), file("plans", "--designs", "1", "--spaces", "0", "--closed", "1")),
+    "plans against flow": Case(
+        file("plans"), file("plans", "--designs", "1", "--spaces", "0", "--closed", "1", "--ranks", "64")
+    ),
     "search of large spaces": Case(file("search"), file("search", "--seeds", "1", "--spaces", "1", "--values", "2")),
     "search of settings": Case(file("tune_search"), file("tune_search", "--seeds", "1", "--scenario", "smallest")),
     "months of jobs": Case(file("operate"), file("operate", "--nodes", "256")),
