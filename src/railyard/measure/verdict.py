@@ -223,7 +223,7 @@ def _over(by: Figure, one: _Side, other: _Side) -> float:
 def _difference(by: Figure, first: _Side, other: _Side) -> Difference:
     shared = shared_by(first.variant, other.variant)
     model = _model_band(by, first.variant, other.variant, shared)
-    prices, draws = _price_band(first.prices, other.prices), _seeds(first.variant, other.variant)
+    prices, draws = price_band(first.prices, other.prices), _seeds(first.variant, other.variant)
     apart, band = other.value / first.value - 1.0, math.expm1(math.hypot(model, prices, draws))
     return Difference(
         variant=other.variant.name,
@@ -287,8 +287,8 @@ def _standard_error(variant: ComparedVariant) -> float:
     return statistics.stdev(samples) / math.sqrt(len(samples)) / statistics.fmean(samples)
 
 
-def _price_band(one: Band | None, other: Band | None) -> float:
-    """Change of the ratio of two prices between the ends of what both assume."""
+def price_band(one: Band | None, other: Band | None) -> float:
+    """Change of the ratio of two prices between the ends of what both assume, as a logarithm; 0 without a price."""
     if one is None or other is None:
         return 0.0
     ratios = [math.log(mine / yours) for mine, yours in zip(other.ends, one.ends, strict=True)]

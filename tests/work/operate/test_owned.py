@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 
 from railyard.cluster.tenancy import NOBODY, TenancySpec, TenantSpec, tenancy_of
 from railyard.measure.result.reading import result_from
+from railyard.measure.result.section import Band
 from railyard.measure.result.variants import OperateVariant
 from railyard.work.operate import files
 from railyard.work.operate.discipline import backfills, policies
@@ -353,6 +355,36 @@ def test_what_depends_on_chance_is_called_equal(tmp_path):
     apart = {part.name: 100 * (many.share(part.name) - part.share) for part in few.time[1:]}
     worst = max(apart, key=apart.get)
     assert f" spends {apart[worst]:.1f} percentage points more of all GPU time {SPENT[worst]}." in why(sure)[0]
+
+
+@pytest.mark.parametrize(
+    ("other", "said"),
+    [
+        # ln(3.37 / 3.29) = 0.024; at high prices ln(6.15 / 5.57) = 0.099, 0.075 more
+        ((1.75, 3.37, 6.15), "a and b are equal and cost least: $3.29 per useful GPU-hour; c costs 50.8 % more."),
+        # ln(3.46 / 3.29) = 0.0504; at high prices ln(5.87 / 5.57) = 0.0524, and 0.02 is the least that prices tell
+        ((1.82, 3.46, 5.87), "a costs least: $3.29 per useful GPU-hour; c costs 50.8 % more."),
+        ((1.76, 3.35, 5.67), "a and b are equal and cost least: $3.29 per useful GPU-hour; c costs 50.8 % more."),
+    ],
+)
+def test_what_prices_cannot_tell_apart_is_called_equal(other, said):
+    costs = {"a": (1.73, 3.29, 5.57), "b": other, "c": (2.57, 4.96, 9.07)}
+    rows = [
+        SimpleNamespace(
+            name=name,
+            operate=SimpleNamespace(draws=None, usd=SimpleNamespace(per_useful_accelerator_hour=band(ends))),
+        )
+        for name, ends in costs.items()
+    ]
+    assert verdict(SimpleNamespace(of=lambda _: rows)) == said
+    assert verdict(SimpleNamespace(of=lambda _: rows[:1] * 2)) == (
+        "a and a are equal within error, at $3.29 per useful GPU-hour."
+    )
+
+
+def band(ends):
+    low, typical, high = ends
+    return Band(low=low, typical=typical, high=high)
 
 
 def test_one_draw_where_nothing_is_drawn(tmp_path):

@@ -9,6 +9,7 @@ from railyard.kit.quantities import interval
 from railyard.measure import numbers
 from railyard.measure.result.section import KeyFigure
 from railyard.measure.result.variants import OperateVariant
+from railyard.measure.verdict import price_band
 from railyard.work.study.memo import (
     DecisionMemo,
     LossChart,
@@ -290,17 +291,21 @@ def verdict(result: Result) -> str:
     """Which variant's useful hour is cheapest, and which costs most.
 
     With several failure draws this is the mean of the draws, and variants are called equal if the 90 % interval of
-    their difference over the same draws includes zero.
+    their difference over the same draws includes zero. They are equal, too, where prices are not known well enough to
+    tell them apart.
     """
     every = result.of(OperateVariant)
     priced = _priced(every)
     if len(priced) < 2:
         return _alone(every[0]) if len(every) == 1 else "Too few variants did useful work to compare their costs."
     (low, best), (high, worst) = priced[0], max(priced, key=lambda pair: pair[0])
-    equal = [one.name for one in every if one is not best and _cost(one) is not None and _tied(best, one)]
+    others = [one for _, one in priced[1:]]
+    chance = [one.name for one in others if _tied(best, one)]
+    equal = [one.name for one in others if one.name in chance or _priced_alike(best, one)]
     at = f"${low:.2f} per useful GPU-hour"
     if worst.name in equal:
-        return f"{listed([best.name, *equal])} are equal within the failure draws, at {at}."
+        within = "the failure draws" if equal == chance else "error"
+        return f"{listed([best.name, *equal])} are equal within {within}, at {at}."
     leads = f"{listed([best.name, *equal])} are equal and cost least" if equal else f"{quoted(best.name)} costs least"
     return f"{leads}: {at}; {quoted(worst.name)} costs {numbers.more(high / low - 1)}."
 
@@ -403,6 +408,15 @@ def _tied(best: OperateVariant, other: OperateVariant) -> bool:
     ]
     apart = [math.log(high / low) for seed, low in usd[0].items() if low and (high := usd[1].get(seed))]
     return len(apart) > 1 and interval(apart)[1] <= 0.0
+
+
+def _priced_alike(best: OperateVariant, other: OperateVariant) -> bool:
+    """Whether two variants differ by no more than what prices are known to."""
+    low, high = _cost(best), _cost(other)
+    if not low or not high:
+        return False
+    bands = (one.operate.usd.per_useful_accelerator_hour for one in (best, other))
+    return math.log(high / low) <= price_band(*bands)
 
 
 def _time(variant: OperateVariant) -> str:
