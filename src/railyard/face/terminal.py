@@ -227,8 +227,8 @@ _EVERY_S = 0.1
 _SAYS_S = 2.0
 _MINUTES_S = 180.0
 _LONG_S = 120.0
-_LEAST = 0.01
-"""Share of a stage that tells its pace."""
+_LEAST = 0.1
+"""Share of the work that tells its pace: the first of many unequal parts does not."""
 
 
 def print_parts(parts: Iterable[str | Sheet]) -> None:
@@ -261,7 +261,7 @@ class Progress:
         self.begin = time.monotonic()
         self.last = 0.0
         self.width = 0
-        self._stage = (self.begin, 0.0)
+        self._stage = self._whole = (self.begin, 0.0)
         self._seen = 0.0
         self._latest = ("", 0.0)
         self._due: float | None = None
@@ -285,6 +285,8 @@ class Progress:
         """Reports that `stage` is done to `share`."""
         now = time.monotonic()
         before = self._latest[0].partition(":")[0]
+        if share < self._seen or share <= 0.0:
+            self._whole = (now, share)
         if share < self._seen or (before and stage.partition(":")[0] != before):
             self._stage = (now, share)
         self._latest, self._seen = (stage, share), share
@@ -306,14 +308,15 @@ class Progress:
         return f"{now - self.begin:.0f} s, {share:.0%}: {stage}{self._left(now)}"
 
     def _end(self, now: float, share: float) -> float | None:
-        """When the work will end at the pace of the current stage; None while unknown.
+        """When the work will end at the pace of the current stage, or of all so far; None while unknown.
 
-        A share that falls starts another stage, and so does another word before the colon.
+        A share that falls starts other work, and another word before the colon another stage of it.
         """
-        took_s, done = now - self._stage[0], share - self._stage[1]
-        if took_s < _SAYS_S or done < _LEAST or share >= 1.0:
-            return None
-        return now + took_s * (1.0 - share) / done
+        for begin, first in (self._stage, self._whole):
+            took_s, done = now - begin, share - first
+            if took_s >= _SAYS_S and done >= _LEAST and share < 1.0:
+                return now + took_s * (1.0 - share) / done
+        return None
 
     def _left(self, now: float) -> str:
         """Time left of the current stage, in words; empty while unknown, or where it takes longer than was thought."""

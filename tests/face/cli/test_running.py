@@ -260,9 +260,23 @@ def test_minutes_of_work_are_announced_once(monkeypatch):
     monkeypatch.setattr(terminal.time, "monotonic", lambda: clock[0])
     monkeypatch.setattr(terminal, "sys", SimpleNamespace(stderr=out))
     shown = terminal.Progress(wanted=True, shorter="`--engine analytic` takes seconds")
-    for clock[0], share in ((102.0, 0.1), (110.0, 0.04), (120.0, 0.05), (130.0, 0.1)):
+    for clock[0], share in ((102.0, 0.1), (110.0, 0.04), (120.0, 0.05)):
         shown("flow", share)
-    assert out.getvalue() == "this takes about 16 min; `--engine analytic` takes seconds\n"
+    assert out.getvalue() == ""  # a hundredth in 10 s would be 16 min, and tells little
+    for clock[0], share in ((140.0, 0.14), (160.0, 0.24)):
+        shown("flow", share)
+    assert out.getvalue() == "this takes about 4 min; `--engine analytic` takes seconds\n"
+
+
+def test_parts_with_several_names_have_the_pace_of_all(monkeypatch):
+    """Ten seconds of preparing do not count; then 0.2 in 10 s leave 40 s, whichever variant reports it."""
+    clock = [100.0]
+    monkeypatch.setattr(terminal.time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(terminal, "sys", SimpleNamespace(stderr=io.StringIO()))
+    shown = terminal.Progress(wanted=True)
+    for clock[0], share, name in ((110.0, 0.0, "preparing"), (112.0, 0.01, "roce"), (120.0, 0.2, "uec")):
+        shown(name, share)
+    assert shown._line() == "20 s, 20%: uec, 40 s left"
 
 
 def test_without_a_terminal_a_line_comes_now_and_then(monkeypatch):
