@@ -11,7 +11,8 @@ from railyard.cluster.topology import LeafSpine
 from railyard.cluster.topology.optical import Optical
 from railyard.kit.errors import InputError
 from railyard.work.training import profiles
-from railyard.work.training.graphs import Graphs
+from railyard.work.training.graphs import Graphs, lattice_of
+from railyard.work.training.parallel.circuits import circuit_notes
 from railyard.work.training.spec import Layout, Training
 
 CATALOG = load()
@@ -28,17 +29,21 @@ def demand(dead_ps, **given):
     return on(Optical(nics=6, region=8, circuits="demand", switch="palomar", relink_ps=dead_ps - 3 * 10**9, **given))
 
 
-def exchanged(cluster, **given):
-    """Bytes of each exchange of experts in a step, by pass."""
-    layout = Layout(tp=8, dp=8, ep=8, expert_tp=8, micro_batch=8, global_batch=64, recompute="full")
-    job = Training(
+def job(ep=8, **given):
+    """A step of experts over eight servers."""
+    layout = Layout(tp=8, dp=8, ep=ep, expert_tp=8, micro_batch=8, global_batch=64, recompute="full")
+    return Training(
         model=CATALOG.model("mixtral-8x22b"),
         layout=layout,
         seq_len=4096,
         software=profiles.default(CATALOG.accelerator("h100-sxm")),
         **given,
     )
-    graph = Graphs().of(job, cluster)
+
+
+def exchanged(cluster, **given):
+    """Bytes of each exchange of experts in a step, by pass."""
+    graph = Graphs().of(job(**given), cluster)
     found = {}
     for number, label in enumerate(graph.labels):
         if label.group == "ep":
@@ -77,6 +82,24 @@ def test_longer_dead_times_gain_less_and_in_the_end_circuits_stay():
     total = [sum(exchanged(demand(dead), **OWN).values()) for dead in (3 * 10**9, 6 * 10**9, 12 * 10**9, 6 * SECOND)]
     assert total == sorted(total)
     assert total[0] < total[-1] == sum(mesh.values())
+
+
+@pytest.mark.parametrize(
+    ("cluster", "given", "says"),
+    [
+        (on(Optical(nics=6, region=8)), OWN, ""),
+        (demand(3 * 10**9), OWN, "circuits change before"),
+        (demand(6 * SECOND), OWN, "circuits stay as they are: no exchange of experts gains the 6 s of a change"),
+        (demand(3 * 10**9), {}, "circuits stay as they are: no exchange of experts gains the 3 ms of a change"),
+        (demand(3 * 10**9), {"ep": 1}, "circuits stay as they are: they follow what experts send"),
+    ],
+)
+def test_whether_circuits_change_is_said(cluster, given, says):
+    """With today's 5.67 s of `relink` a step was that of circuits that stay, without a word."""
+    made = job(**given)
+    said = list(circuit_notes(made, cluster, lattice_of(made, cluster)))
+    assert len(said) == bool(says)
+    assert "".join(said).startswith(says)
 
 
 def test_a_region_is_a_group_of_experts():

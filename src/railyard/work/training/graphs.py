@@ -100,8 +100,7 @@ def program_of(
     )
     emission = _emission(layout, schedule, parts)
     asked = asked_of(training)
-    domain = 1 if asked is None else cluster.scale_up_domain
-    lattice = Lattice(layout, workers_of(training), domain)
+    lattice = lattice_of(training, cluster)
     parts = over_circuits(parts, training, cluster, lattice)
     ahead = asked is not None and asked.scheduling is not None
     # What is late runs beside everything, whatever the layout overlaps.
@@ -116,6 +115,12 @@ def program_of(
     step = StepBuilder(training, cluster, parts, emission, plan, pieces, program)
     _fill(step, checkpoint=checkpoint, meeting=meeting)
     return program
+
+
+def lattice_of(training: Training, cluster: Cluster) -> Lattice:
+    """Where the ranks of a job's groups are."""
+    domain = 1 if asked_of(training) is None else cluster.scale_up_domain
+    return Lattice(training.layout, workers_of(training), domain)
 
 
 def losses(training: Training, accelerator: Accelerator, machine: Machine) -> NDArray[np.float64]:

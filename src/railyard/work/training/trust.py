@@ -15,10 +15,11 @@ from railyard.work.study.compose import completed, domain_use_of, given_keys
 from railyard.work.study.provenance import estimates, sources_of
 from railyard.work.training import profiles
 from railyard.work.training.collectives import beyond_logs
-from railyard.work.training.graphs import hashes
+from railyard.work.training.graphs import hashes, lattice_of
 from railyard.work.training.likely import filled_in
 from railyard.work.training.losses import sentence
 from railyard.work.training.pace import about_runs, open_share, own_count, pace_of, step_width, typical_of_runs
+from railyard.work.training.parallel.circuits import circuit_notes
 from railyard.work.training.storing import storage_warnings
 from railyard.work.training.sync.ledger import ledger_notes
 
@@ -104,6 +105,7 @@ def warnings(
     yield from () if price is None else ledger_notes(price)
     yield from _straddling(job)
     yield from notes_of(job.cluster)
+    yield from circuit_notes(job.training, job.cluster, lattice_of(job.training, job.cluster))
     yield from _credits(simulated)
     yield from beyond_logs(collectives)
     yield from _unlike_own_runs(job)

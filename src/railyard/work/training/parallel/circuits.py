@@ -7,13 +7,16 @@ exchange gets as many bytes as such a one moves in the time that its own takes, 
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import chain, combinations, islice
+from functools import cached_property
+from itertools import chain, combinations, islice, pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from railyard.cluster.circuits import Phase, ServerPorts, circuits_for, follow_demand, sending_s
+from railyard.cluster.circuits import Followed, Phase, ServerPorts, circuits_for, follow_demand, sending_s
 from railyard.kit.errors import InputError
+from railyard.kit.quantities import about_time
+from railyard.measure.numbers import percent
 from railyard.model.architecture import tokens_between
 from railyard.work.training.compute import StageCosts
 
@@ -46,6 +49,29 @@ def over_circuits(parts: StageParts, training: Training, cluster: Cluster, latti
         return parts
     if circuits.dead_ps is None and not training.routing_own:
         return parts
+    factor = _exchanges(training, cluster, lattice).factors()
+    return replace(parts, traffic=tuple(_scaled(one, factor.get(one.phase, 1.0)) for one in parts.traffic))
+
+
+def circuit_notes(training: Training, cluster: Cluster, lattice: Lattice) -> Iterator[str]:
+    """What circuits that follow demand do in a step; nothing where circuits stay for the job."""
+    circuits = cluster.back_end.wiring.circuits
+    if circuits is None or circuits.dead_ps is None:
+        return
+    if training.layout.ep == 1:
+        yield "circuits stay as they are: they follow what experts send, and none are apart (`parallelism.ep`)"
+        return
+    changed, dead = _exchanges(training, cluster, lattice).changed, about_time(circuits.dead_ps)
+    if not changed:
+        yield f"circuits stay as they are: no exchange of experts gains the {dead} of a change"
+    else:
+        yield f"circuits change before {percent(changed)} of the exchanges of experts, dark for {dead} each time"
+
+
+def _exchanges(training: Training, cluster: Cluster, lattice: Lattice) -> _Exchanges:
+    circuits = cluster.back_end.wiring.circuits
+    assert circuits is not None  # else the callers have returned
+    assert circuits.servers is not None
     region = len(circuits.servers.joined)
     servers = _servers(cluster, lattice)
     if any(len(set(row)) != region for row in (servers % region).tolist()) or np.ptp(servers // region, axis=1).any():
@@ -55,8 +81,7 @@ def over_circuits(parts: StageParts, training: Training, cluster: Cluster, latti
             found=f"groups of {training.layout.ep} over {len(set(servers[0].tolist()))} servers",
             allowed=f"groups over the {region} servers of a region: see `back_end.topology.region`",
         )
-    factor = _Exchanges(training, cluster, servers[servers[:, 0] < region]).factors()
-    return replace(parts, traffic=tuple(_scaled(one, factor.get(one.phase, 1.0)) for one in parts.traffic))
+    return _Exchanges(training, cluster, servers[servers[:, 0] < region])
 
 
 def _servers(cluster: Cluster, lattice: Lattice) -> NDArray[np.int64]:
@@ -103,18 +128,30 @@ class _Exchanges:
 
         Circuits follow demand in those passes in which that makes a step's exchanges shortest, and are even in others.
         """
-        draws = list(self._layers())
-        passes = np.array([name for name, _ in self._phases(draws, ())])
-        follow_in = [()] if self.dead_s is None else chain(*(combinations(PASSES, count) for count in range(4)))
-        best = min((self._seconds(self._phases(draws, some)) for some in follow_in), key=np.sum)
+        passes, found = self._best
+        best = np.array([one.seconds for one in found])
         alike = np.full((self.training.layout.ep,) * 2, 1.0 / self.training.layout.ep)
         usual = sending_s(self._demand(alike), self.even, self.ports) * self.busiest
         return {name: float(best[passes == name].mean()) / usual for name in np.unique(passes).tolist()}
 
-    def _seconds(self, phases: Iterable[tuple[str, Phase]]) -> NDArray[np.float64]:
-        """float64[phases], from the computation in front of each exchange until its last byte."""
-        followed = follow_demand((phase for _, phase in phases), self.even, self.ports, self.dead_s or 0.0)
-        return np.array([one.seconds for one in followed])
+    @property
+    def changed(self) -> float:
+        """Share of the exchanges before which circuits change."""
+        _, found = self._best
+        before = [self.even, *(one.circuits for one in found)]
+        return float(np.mean([one is not other for one, other in pairwise(before)]))
+
+    @cached_property
+    def _best(self) -> tuple[NDArray[np.str_], list[Followed]]:
+        """The pass of each exchange, and what it does where circuits follow in the best passes."""
+        draws = list(self._layers())
+        passes = np.array([name for name, _ in self._phases(draws, ())])
+        follow_in = [()] if self.dead_s is None else chain(*(combinations(PASSES, count) for count in range(4)))
+        tried = [self._followed(self._phases(draws, some)) for some in follow_in]
+        return passes, min(tried, key=lambda found: np.sum([one.seconds for one in found]))
+
+    def _followed(self, phases: Iterable[tuple[str, Phase]]) -> list[Followed]:
+        return list(follow_demand((phase for _, phase in phases), self.even, self.ports, self.dead_s or 0.0))
 
     def _layers(self) -> Iterator[Layers]:
         """Demand and its circuits for the layers of a stage, for one micro-batch after another."""
