@@ -8,6 +8,7 @@ from railyard.catalog import load
 from railyard.cluster.build import build
 from railyard.cluster.circuits import Phase, ServerPorts, circuits_for, follow_demand, sending_s
 from railyard.cluster.fabric.fabric import FabricSpec
+from railyard.cluster.notes import circuits_stay
 from railyard.cluster.spec import ClusterSpec, NetworkSpec
 from railyard.cluster.topology.optical import Optical
 from railyard.graph import Job, Kind, Label, TaskGraph
@@ -154,6 +155,15 @@ def test_engines_take_the_time_of_the_closed_form(name, own):
     circuits = circuits_for(demand, ports) if own else even(8, 4)
     took_s = engine.get(name).simulate([Job(exchanged(demand))], cluster(circuits)).makespan_ps * 1e-12
     assert took_s == pytest.approx(sending_s(demand, circuits, ports) * 1.0433, rel=0.015)
+
+
+def test_work_without_exchanges_of_experts_leaves_circuits_as_they_are():
+    def said(**given):
+        spec = NetworkSpec(topology=Optical(nics=6, region=8, **given), fabric=FabricSpec("uec"))
+        return list(circuits_stay(build(ClusterSpec(accelerators=64, server="hgx-h100", back_end=spec), load())))
+
+    assert said() == []
+    assert said(circuits="demand")[0].startswith("circuits stay as they are")
 
 
 def test_dead_time_is_that_of_switch_and_links():

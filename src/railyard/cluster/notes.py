@@ -98,6 +98,13 @@ def notes_of(cluster: Cluster) -> Iterator[str]:
         yield _credited(cluster)
 
 
+def circuits_stay(cluster: Cluster) -> Iterator[str]:
+    """A note where circuits are to follow demand, for work other than a training step."""
+    circuits = cluster.back_end.wiring.circuits
+    if circuits is not None and circuits.dead_ps is not None:
+        yield "circuits stay as they are: only exchanges of experts in training change them (`circuits: demand`)"
+
+
 def _joined(cluster: Cluster, joined: JoinedScaleUp) -> Iterator[str]:
     """Notes on a scale-up fabric in the server's place: keys without effect, what is not priced, what stands idle."""
     name, domain = joined.fabric.name, joined.server.scale_up_domain

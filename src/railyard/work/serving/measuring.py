@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from railyard.cluster.notes import notes_of
+from railyard.cluster.notes import circuits_stay, notes_of
 from railyard.graph import parquet, perfetto
 from railyard.measure.cost.assumptions import Source
 from railyard.measure.cost.evaluate import Use, deployment_cost
@@ -314,6 +314,7 @@ def _warnings(job: ServingJob, run: Record, found: Served) -> Iterator[str]:
     yield from (remark for cluster in job.networks.clusters for remark in cluster.remarks)
     for cluster in job.networks.clusters:
         yield from notes_of(cluster)
+        yield from circuits_stay(cluster)
     yield from estimates(job.model)
     yield from bounded(job.model, job.pools, job.deployment.pools)
     yield from too_long(job.requests, job.model)

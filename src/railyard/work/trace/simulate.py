@@ -9,7 +9,7 @@ import numpy as np
 
 from railyard.cluster.bill import bill_of
 from railyard.cluster.machine import UNLIMITED
-from railyard.cluster.notes import notes_of
+from railyard.cluster.notes import circuits_stay, notes_of
 from railyard.engine import Jitter
 from railyard.engine.flow import FREED, Conditions
 from railyard.graph import AT_SENDER, Job, Kind
@@ -92,7 +92,13 @@ def measure(simulated: SimulatedTrace) -> MeasuredVariant[TraceVariant]:
         topology=topology_picture(job.cluster, carried.load),
         storage=StorageFigures(data=None, checkpoint=None),
         collectives=collective_rows(record, job.cluster, job.policy),
-        warnings=(*record.meta.get("warnings", []), *job.trace.lacks, *_never(job), *notes_of(job.cluster)),
+        warnings=(
+            *record.meta.get("warnings", []),
+            *job.trace.lacks,
+            *_never(job),
+            *notes_of(job.cluster),
+            *circuits_stay(job.cluster),
+        ),
         digest=str(record.meta["digest"]),
         **packets_of(record, job.cluster),
         **rare,
