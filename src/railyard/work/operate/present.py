@@ -292,7 +292,7 @@ def verdict(result: Result) -> str:
 
     With several failure draws this is the mean of the draws, and variants are called equal if the 90 % interval of
     their difference over the same draws includes zero. They are equal, too, where prices are not known well enough to
-    tell them apart.
+    rank them.
     """
     every = result.of(OperateVariant)
     priced = _priced(every)
