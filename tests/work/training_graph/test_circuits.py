@@ -91,7 +91,7 @@ def test_longer_dead_times_gain_less_and_in_the_end_circuits_stay():
         (demand(3 * 10**9), OWN, "circuits change before"),
         (demand(6 * SECOND), OWN, "circuits stay as they are: no exchange of experts gains the 6 s of a change"),
         (demand(3 * 10**9), {}, "circuits stay as they are: no exchange of experts gains the 3 ms of a change"),
-        (demand(3 * 10**9), {"ep": 1}, "circuits stay as they are: they follow what experts send"),
+        (demand(3 * 10**9), {"ep": 1}, "circuits stay as they are: they follow what groups of experts send"),
     ],
 )
 def test_whether_circuits_change_is_said(cluster, given, says):

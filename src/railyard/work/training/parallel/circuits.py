@@ -59,7 +59,7 @@ def circuit_notes(training: Training, cluster: Cluster, lattice: Lattice) -> Ite
     if circuits is None or circuits.dead_ps is None:
         return
     if training.layout.ep == 1:
-        yield "circuits stay as they are: they follow what experts send, and none are apart (`parallelism.ep`)"
+        yield "circuits stay as they are: they follow what groups of experts send, and there is none (`parallelism.ep`)"
         return
     changed, dead = _exchanges(training, cluster, lattice).changed, about_time(circuits.dead_ps)
     if not changed:
