@@ -196,8 +196,8 @@ class Variant:
 
     def misnamed(self) -> list[str]:
         """A remark if its name is a fabric that it does not run; empty otherwise."""
-        own = self.draft.scenario.cluster.back_end.fabric.name
-        if self.name not in fabrics or self.name == own:
+        cluster = self.draft.scenario.cluster
+        if cluster is None or self.name not in fabrics or self.name == (own := cluster.back_end.fabric.name):
             return []
         return [f"it runs {own}: the name of a variant sets nothing; add `set: {{fabric: {self.name}}}`"]
 
