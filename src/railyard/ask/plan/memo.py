@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from railyard.ask.plan.objectives import FIGURES, OBJECTIVES
 from railyard.kit.errors import InputError
+from railyard.kit.prose import quoted
 from railyard.measure import numbers
 from railyard.measure.result.section import KeyFigure
 from railyard.work.study.memo import DecisionMemo, LossChart, sentence, shortened
 from railyard.work.study.page import document, folding, html_table
-from railyard.work.study.presentation import quoted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -18,11 +18,11 @@ from railyard.face.api.figures import (
     shown_pair,
 )
 from railyard.kit.errors import InputError
+from railyard.kit.prose import quoted
 from railyard.measure import numbers
 from railyard.measure.result.answers import DiffAnswer, DiffCause, DiffChoice, DiffOneSided, DiffRenamed
 from railyard.measure.result.section import missing, same
 from railyard.work.study.memo import sentence
-from railyard.work.study.presentation import quoted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

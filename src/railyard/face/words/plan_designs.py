@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 from railyard.ask.plan.judgement import best_words
 from railyard.ask.plan.memo import other_winners, ran
 from railyard.face.terminal import Table, emit, wrapped
+from railyard.kit.prose import listed, quoted
 from railyard.measure import numbers
 from railyard.work.study.deaths import span
-from railyard.work.study.presentation import listed, quoted
 
 if TYPE_CHECKING:
     from railyard.ask.plan.planned import PlannedDesigns

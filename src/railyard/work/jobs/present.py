@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from railyard.kit.prose import quoted
 from railyard.measure import numbers
 from railyard.measure.result.variants import JobsVariant, ServingFigure
-from railyard.work.study.presentation import Presentation, Sheet, presentations, quoted
+from railyard.work.study.presentation import Presentation, Sheet, presentations
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

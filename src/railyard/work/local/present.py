@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from railyard.kit.prose import quoted
 from railyard.kit.quantities import format_rate
 from railyard.measure import numbers
 from railyard.measure.result.variants import LocalVariant
-from railyard.work.study.presentation import Presentation, Sheet, presentations, quoted
+from railyard.work.study.presentation import Presentation, Sheet, presentations
 from railyard.work.study.result_words import DETAILED, card_of, first_words, matrix, size_words, tables_of
 
 if TYPE_CHECKING:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
+from railyard.kit.prose import listed, quoted
 from railyard.kit.quantities import interval
 from railyard.measure import numbers
 from railyard.measure.result.section import KeyFigure
@@ -21,10 +22,8 @@ from railyard.work.study.presentation import (
     Presentation,
     ResultTable,
     Sheet,
-    listed,
     nested_columns,
     presentations,
-    quoted,
     settings_row,
 )
 

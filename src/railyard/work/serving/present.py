@@ -4,21 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from railyard.kit.prose import listed, quoted
 from railyard.measure import numbers
 from railyard.measure.result.section import KeyFigure
 from railyard.measure.result.variants import ServedVariant, ServingVariant
 from railyard.work.study import believed
 from railyard.work.study.memo import LossChart, cost_figure
-from railyard.work.study.presentation import (
-    Presentation,
-    ResultTable,
-    Sheet,
-    listed,
-    plain_rows,
-    presentations,
-    quoted,
-    settings_row,
-)
+from railyard.work.study.presentation import Presentation, ResultTable, Sheet, plain_rows, presentations, settings_row
 from railyard.work.study.purchase import decided, price_table, ranked, recommended
 
 if TYPE_CHECKING:

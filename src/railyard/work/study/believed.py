@@ -6,10 +6,11 @@ import math
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
+from railyard.kit.prose import listed, quoted
 from railyard.measure import numbers
 from railyard.measure.result.variants import StepVariant
 from railyard.measure.verdict import verdict_of
-from railyard.work.study.presentation import Sheet, listed, quoted
+from railyard.work.study.presentation import Sheet
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -8,9 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from railyard.kit.prose import listed
 from railyard.measure import numbers
 from railyard.measure.result.section import KeyFigure
-from railyard.work.study.presentation import warnings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -121,6 +121,18 @@ def bar_names(names: Sequence[str]) -> tuple[dict[str, str], str]:
     if "" in left.values() or len(set(left.values())) < len(left):
         return {name: name for name in names}, ""
     return left, ", ".join(shared)
+
+
+def warnings(result: Result) -> list[str]:
+    """Warnings of each variant, one line each, without duplicates."""
+    found: dict[str, list[str]] = {}
+    for variant in result.variants:
+        for line in getattr(variant, "warnings", ()):
+            found.setdefault(line, []).append(variant.name)
+    everybody = len(result.variants)
+    return [
+        f"note: {'' if len(names) == everybody else f'with {listed(names)}: '}{line}" for line, names in found.items()
+    ]
 
 
 def cost_figure(name: str, dollars: Band | None) -> KeyFigure:

@@ -5,11 +5,11 @@ Code that shows a result asks `presentation_of` for the record, and never checks
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from railyard.kit.registry import Registry
+from railyard.work.study.memo import warnings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -52,44 +52,6 @@ class Sheet:
         return range(1, len(self.headings)) if self.right is None else self.right
 
 
-def quoted(name: str) -> str:
-    """The name of a variant in a sentence: in quotation marks where it has more than one word."""
-    return f'"{name}"' if re.search(r"[ ,;]", name) else name
-
-
-def listed(names: Sequence[str]) -> str:
-    """`uec, spectrum-x and scheduled`; of many, the first and how many more."""
-    most = MOST_NAMED if len(names) <= MOST_NAMED else MOST_NAMED - 1
-    shown = [quoted(name) for name in names[:most]]
-    if len(names) > most:
-        return f"{', '.join(shown)} and {len(names) - most} more"
-    return " and ".join([", ".join(shown[:-1]), shown[-1]] if len(shown) > 1 else shown)
-
-
-def warnings(result: Result) -> list[str]:
-    """Warnings of each variant, one line each, without duplicates."""
-    found: dict[str, list[str]] = {}
-    for variant in result.variants:
-        for line in getattr(variant, "warnings", ()):
-            found.setdefault(line, []).append(variant.name)
-    everybody = len(result.variants)
-    return [
-        f"note: {'' if len(names) == everybody else f'with {listed(names)}: '}{line}" for line, names in found.items()
-    ]
-
-
-def several(names: Sequence[str]) -> str:
-    """The names as in `listed`; `Six variants` where there are more than three and they fill a line."""
-    if len(names) <= _FEW or sum(map(len, names)) <= _LINE:
-        return listed(names)
-    return f"{_COUNTS[len(names)] if len(names) < len(_COUNTS) else len(names)} variants"
-
-
-_FEW, _LINE = 3, 40
-_COUNTS = ("No", "One", "Two", "Three", "Four", "Five", "Six", "Seven", "Eight", "Nine", "Ten", "Eleven", "Twelve")
-
-MOST_NAMED = 5
-"""Most variants that a sentence names."""
 WIDTH = 100
 """Columns of explanations."""
 

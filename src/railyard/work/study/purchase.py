@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeVar
 
+from railyard.kit.prose import listed, quoted
 from railyard.measure import numbers
 from railyard.work.study import believed
 from railyard.work.study.memo import (
@@ -15,7 +16,6 @@ from railyard.work.study.memo import (
     origin_of,
     subject_of,
 )
-from railyard.work.study.presentation import listed, quoted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from railyard.kit.prose import quoted
 from railyard.measure import numbers
 from railyard.measure.result.variants import StepVariant
 from railyard.work.study.deaths import listed, span
-from railyard.work.study.presentation import ResultTable, Sheet, nested_columns, quoted, settings_row
+from railyard.work.study.presentation import ResultTable, Sheet, nested_columns, settings_row
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence

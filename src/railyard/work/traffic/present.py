@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from railyard.kit.prose import quoted
 from railyard.measure import numbers
 from railyard.measure.result.variants import TrafficVariant
-from railyard.work.study.presentation import Presentation, Sheet, presentations, quoted
+from railyard.work.study.presentation import Presentation, Sheet, presentations
 from railyard.work.study.result_words import card_of
 
 if TYPE_CHECKING:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
+from railyard.kit.prose import quoted, several
 from railyard.measure import numbers
 from railyard.measure.bottleneck import CONTENTION, NOT_TRIED, SCALE_UP_TIER
 from railyard.measure.result.section import KeyFigure
@@ -12,7 +13,6 @@ from railyard.measure.result.variants import StepVariant, TrainingVariant
 from railyard.work.study import believed
 from railyard.work.study import result_words as faults
 from railyard.work.study.memo import LossChart, cost_figure
-from railyard.work.study.presentation import quoted, several
 from railyard.work.study.purchase import decided, price_table, ranked, recommended
 from railyard.work.training.likely import chosen_keys, chosen_words
 

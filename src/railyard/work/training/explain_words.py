@@ -6,9 +6,9 @@ import textwrap
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
-from railyard.kit.prose import prose_lines
+from railyard.kit.prose import prose_lines, quoted
 from railyard.measure import numbers
-from railyard.work.study.presentation import WIDTH, Sheet, quoted
+from railyard.work.study.presentation import WIDTH, Sheet
 from railyard.work.training.explain_leaf import TimeNode
 
 if TYPE_CHECKING:
