@@ -20,7 +20,7 @@ from railyard.measure.result.step import EXPOSED, LayoutFigures, TaxFigures, Tax
 from railyard.measure.result.variants import TrainingVariant
 from railyard.work.study import believed
 from railyard.work.study import result_words as faults
-from railyard.work.study.presentation import warnings
+from railyard.work.study.memo import warnings
 from railyard.work.training import conclusion
 from railyard.work.training import present as words
 

@@ -11,6 +11,7 @@ from railyard.measure import numbers
 from railyard.measure.result.variants import StepVariant, TrainingVariant
 from railyard.work.study import believed
 from railyard.work.study import result_words as faults
+from railyard.work.study.memo import warnings
 from railyard.work.study.presentation import (
     MOST_VARIANTS,
     Presentation,
@@ -20,7 +21,6 @@ from railyard.work.study.presentation import (
     plain_rows,
     presentations,
     settings_row,
-    warnings,
 )
 from railyard.work.training.conclusion import (
     LEAST_SEEN,
