@@ -277,9 +277,13 @@ void Episodes::play(std::uint32_t id, std::uint32_t limit, std::size_t inputs) {
       wheel.push(episode.inputs[at].time, event(Event::start, episode.inputs[at].flow),
                  event(Event::start, static_cast<std::uint32_t>(at)));
     Due due{};
-    bool more = stage_.next(due, now + 1);
-    for (; more && (due.time < now || due.tie < limit); more = stage_.next(due, now + 1)) act(due, false);
     std::vector<Due> left;
+    bool more = stage_.next(due, now + 1);
+    for (; more && (due.time < now || due.tie < limit); more = stage_.next(due, now + 1)) {
+      // A flow that an end has just set free is none of the episode's yet: it begins as any other does.
+      if (kind_of(due.what) == Event::start && context_.outcome.start_ps[index_of(due.what)] < 0) left.push_back(due);
+      else act(due, false);
+    }
     if (more) left.push_back(due);
     while (wheel.pop(due)) left.push_back(due);
     std::swap(wheel, others);

@@ -162,6 +162,25 @@ def test_what_chance_decides_is_simulated():
     assert found["repeated"] == 0
 
 
+@pytest.mark.parametrize("hosts", [(2, 3, 0), (0, 1, 3)])
+def test_work_that_an_end_sets_free_begins_where_a_copy_becomes_packets(hosts):
+    """Two copies of an incast: trimmed packets make the second one packets, whose ends then set free work of its own.
+
+    That work was sent as a flow of the episode, from a host to itself, and never ended.
+    """
+    first, second, target = hosts
+    source = np.array([first, first + 4, first, first + 4, second, second + 4, second, second + 4])
+    target = np.tile([target, target + 4], 4)
+    count, nothing = len(source), np.zeros(len(source), np.int64)
+    traffic = Traffic.of(
+        8,
+        np.concatenate([source, target]),
+        np.concatenate([target, target]),
+        np.concatenate([nothing + 150_000, nothing]),
+    ).after(np.arange(count, 2 * count), np.arange(count), at=AT_RECEIVER)
+    assert same(crossbar(8, rate_bps=G400), traffic, Settings(), sample_ps=None)["episodes"] > 1
+
+
 def test_many_paths_are_simulated():
     found = same(leaf_spine(16, leaf_hosts=4, spines=4, rate_bps=G400), rings(16, 20), Settings())
     assert found["repeated"] == 0
