@@ -1,8 +1,9 @@
 """Random networks, fabrics, faults and flows on the packet and flow engines: `python -m tests.fuzz.swarm --seconds 60`.
 
 Everything of a case is drawn from its seed. What must hold for every case is checked: bytes are conserved, nothing is
-faster than physics, and one thread finds what two find. A case that fails prints its seed and the command that plays it
-again. `make swarm SECONDS=60 SEED=7` runs it on a core whose invariants end the process (`RAILYARD_INVARIANT`).
+faster than physics, one thread finds what two find, and repeats are what they would be. A case that fails prints its
+seed and the command that plays it again. `make swarm SECONDS=60 SEED=7` runs it on a core whose invariants end the
+process (`RAILYARD_INVARIANT`).
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from tests.engine.hand import Entity, Graph, Links, lowered
 
 from railyard import engine
 from railyard.cluster.fabric import fabrics
-from railyard.engine.packet import LinkFault, Settings, Traffic, crossbar, fat_tree, leaf_spine, run
+from railyard.engine.packet import AT_RECEIVER, LinkFault, Settings, Traffic, crossbar, fat_tree, leaf_spine, run
 from railyard.engine.packet.faults import both_ways
 from railyard.kit.errors import SimulationError
 
@@ -63,6 +64,7 @@ def packets(draw: random.Random) -> str:
     check_packets(network, traffic, settings, found)
     again = run(network, traffic, settings, threads=2)
     assert again.meta["digest"] == found.meta["digest"], "two threads find something else than one"
+    check_repeats(network, repeated(draw, traffic), replace(settings, faults=()))
     return words
 
 
@@ -95,6 +97,43 @@ def drawn_traffic(draw: random.Random, hosts: int) -> Traffic:
     source, target = np.array(pairs).T
     size = [draw.choice([1, 64, 4096, draw.randint(1, 400_000)]) for _ in range(count)]
     return Traffic.of(hosts, source, target, size, start_ps=[draw.randint(0, 20 * US) for _ in range(count)])
+
+
+def repeated(draw: random.Random, traffic: Traffic) -> Traffic:
+    """Up to eight of the flows between the first hosts, and the same between others, at once or later.
+
+    The ends of some set free work at their receivers.
+    """
+    half = max(traffic.hosts // 2, 2)
+    flows = [draw.randrange(len(traffic)) for _ in range(draw.randint(1, 4))] * draw.randint(1, 2)
+    source, target, size = (column[flows] for column in (traffic.source, traffic.target, traffic.size_bytes))
+    source, target = source % half, target % half
+    target = np.where(source == target, (target + 1) % half, target)
+    start = traffic.start_ps[flows] * draw.choice([0, 1])
+    copies, later_ps = draw.randint(1, 4), draw.choice([0, 0, 90 * US])
+    shift = np.arange(copies)[:, None] * half
+    ends = [((end + shift) % traffic.hosts).ravel() for end in (source, target)]
+    starts = (start + np.arange(copies)[:, None] // 2 * later_ps).ravel()
+    before = np.array(sorted(draw.sample(range(len(starts)), draw.randint(1, len(starts)))))
+    work = ends[1][before]
+    whole = Traffic.of(
+        traffic.hosts,
+        np.concatenate([ends[0], work]),
+        np.concatenate([ends[1], work]),
+        np.concatenate([np.tile(size, copies), np.zeros_like(before)]),
+        start_ps=np.concatenate([starts, np.zeros_like(before)]),
+    )
+    return whole.after(len(starts) + np.arange(len(before)), before, at=draw.choice([0, AT_RECEIVER]))
+
+
+def check_repeats(network: PacketNetwork, traffic: Traffic, settings: Settings) -> None:
+    """A run that does not simulate again what repeats itself finds what one does that simulates all."""
+    try:
+        whole = run(network, traffic, settings, repeats=False)
+    except SimulationError:  # a deadlock
+        return
+    found = run(network, traffic, settings)
+    assert found.meta["digest"] == whole.meta["digest"], "what repeats itself is not what it would be"
 
 
 def drawn_settings(draw: random.Random, name: str, network: PacketNetwork) -> Settings:
