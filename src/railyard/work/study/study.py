@@ -254,11 +254,11 @@ def _impossible(kind: AnyKind, variants: Sequence[Any], engine: str | None) -> l
 
 
 def _unusual(variant: Any, engine: str) -> list[str]:
+    draft: Draft | None = getattr(variant, "draft", None)
+    if draft is None:  # `railyard packet`, which reads no scenario
+        return []
     from railyard.work.scenario.load import Variant
 
-    draft: Draft | None = getattr(variant, "draft", None)
-    if draft is None:
-        return []
     misnamed = variant.misnamed() if isinstance(variant, Variant) else []
     problems = (*draft.unusual, *draft.ignored(engine))
     return [*misnamed, *calibrations(draft), *(problem.headline() for problem in problems)]
