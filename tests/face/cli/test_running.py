@@ -101,9 +101,9 @@ def test_packets_that_bit_errors_take_are_said(cli, tmp_path):
 
 
 def test_a_flow_that_others_slow_between_its_hosts_is_named_with_what_it_shares(cli, tmp_path):
-    """Eight hosts send 4 MB each to h64; h16 sends 2 MB to h70 below the same leaf. By another seed paths are apart.
+    """Eight hosts send 4 MB each to h64; h16 sends 2 MB to h70 below the same leaf. Another seed shares no link.
 
-    Where paths are apart the flow takes what it takes alone: 49.06 us.
+    Then the flow takes as long as alone: 49.06 us.
     """
     rows = ["source,target,size_bytes", *(f"{host},64,4000000" for host in range(8)), "16,70,2000000"]
     (tmp_path / "incast.csv").write_text("\n".join(rows) + "\n")
@@ -118,9 +118,9 @@ def test_a_flow_that_others_slow_between_its_hosts_is_named_with_what_it_shares(
     assert f"h16->h70 took {shared_us:.2f} us, 49.06 us without the other flows" in shared
     assert re.search(r"its hashed path shares spine\d+->leaf8 with 8\.\d MB of others; no link was paused", shared)
     for fabric in (["roce", "--seed", "1"], ["spectrum-x"]):
-        apart, apart_us = took(*fabric)
-        assert apart_us < 1.1 * 49.06
-        assert "without the other flows" not in apart
+        separate, separate_us = took(*fabric)
+        assert separate_us < 1.1 * 49.06
+        assert "without the other flows" not in separate
 
 
 def test_python_has_the_same_words(file, finished):

@@ -244,12 +244,12 @@ def break_even(choices: Sequence[DesignChoice], shares: Sequence[float]) -> tupl
     if len(choices) < 2:
         return ()
     goodputs, found = Goodputs(), []
-    apart = [_part_differences(choices[0], other) for other in choices[1:]]
-    for name, price in {name: price for rows in apart for name, price, _ in rows}.items():
+    differences = [_part_differences(choices[0], other) for other in choices[1:]]
+    for name, price in {name: price for rows in differences for name, price, _ in rows}.items():
         at = {f"price of {name}": np.array([price, 2 * price])}
         costs = np.array([worth(each, at, shares, goodputs).figures["cpmt"] for each in choices])
         now, slope = costs[:, 0], (costs[:, 1] - costs[:, 0]) / price
-        for number, rows in enumerate(apart, 1):
+        for number, rows in enumerate(differences, 1):
             gap, steeper = now[number] - now[0], slope[number] - slope[0]
             if gap <= 0 or not steeper or name not in {row[0] for row in rows}:
                 continue
